@@ -1,0 +1,125 @@
+//! One agent's conversation, from its first message to the call that ends it.
+//!
+//! Owns: the turn, the history and its elision, stop reasons, the first message.
+//! Takes: an `Assignment`, and a `Checkpoint` through which everything outside is reached.
+//! Gives: an `Outcome`: the ending tool's arguments or the reason it stopped.
+//! Never: a container, HTTP or git.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{model, plan, sandbox, tools, trace};
+
+/// Everything one agent is given.
+pub struct Assignment {
+    pub role: plan::Role,
+    /// The ending tool its role must call.
+    pub ending: tools::Ending,
+    /// The system message: the role's prompt.
+    pub system: String,
+    /// The first user message, whole.
+    pub first: String,
+    pub tools: tools::Set,
+    pub compaction: plan::Compaction,
+    /// Tokens a request and its reply may hold together.
+    pub context_window: u64,
+    /// A conversation to go on with; empty for a fresh agent.
+    pub history: Vec<model::Message>,
+    /// The agent's span: turns put theirs under it.
+    pub span: trace::Span,
+}
+
+/// What an agent's loop reaches of the run: model, sandbox, snapshots, the live board.
+pub trait Checkpoint: Send + Sync {
+    /// One logical model call: gate, pot, retries, journal and span included. `call` counts from 1.
+    fn ask<'a>(
+        &'a self,
+        request: model::Request,
+        span: &'a trace::Span,
+    ) -> BoxFuture<'a, Result<model::Reply, Stop>>;
+
+    /// The sandbox as it is now.
+    fn sandbox(&self) -> Arc<dyn sandbox::Sandbox>;
+
+    /// The sandbox broke: reopen it at the last snapshot. Gives what to tell the agent, or the stop
+    /// that ends it when the number of reopenings is used up.
+    fn reopen<'a>(&'a self, broken: sandbox::Error) -> BoxFuture<'a, Result<String, Stop>>;
+
+    /// A turn's calls ran. Snapshots the tree when one of them may have written, then journals the
+    /// results. Returns what was left out of the snapshot, for the agent to know; may be empty.
+    fn turn<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Vec<String>, Stop>>;
+
+    /// The ending call's arguments passed their schema; may they end the agent? `Err` is told to it.
+    fn accept<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<(), String>>;
+
+    /// What the agent does now, for the live board: one short line.
+    fn doing(&self, line: &str);
+
+    /// Fires when the run is told to stop.
+    fn cancel(&self) -> &tokio_util::sync::CancellationToken;
+}
+
+/// One model reply and the results of its calls, as they stand in the conversation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Turn {
+    /// From 1.
+    pub number: u32,
+    pub results: Vec<CallOutput>,
+    /// One of the calls may have changed files.
+    pub wrote: bool,
+}
+
+/// One call's result.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CallOutput {
+    /// The `#N` shown to the model; counts through the conversation from 1.
+    pub number: u32,
+    pub call_id: String,
+    pub tool: String,
+    pub arguments: Value,
+    pub text: String,
+    pub failed: bool,
+    pub exit_code: Option<i32>,
+    pub seconds: f64,
+}
+
+/// How an agent ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub ended: Result<Value, Stop>,
+    pub turns: u32,
+    pub tool_calls: u32,
+    pub elapsed: Duration,
+    /// The numbers of its tool results that exist, for evidence.
+    pub results: Vec<CallOutput>,
+}
+
+/// Why an agent ended without its ending call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "stop", rename_all = "snake_case")]
+pub enum Stop {
+    /// A limit of the agent's own: turns, tokens, time, tool calls.
+    #[error("the agent used up its limit of {limit}")]
+    AgentLimit { limit: String },
+    /// A limit of the run: the pot or the time.
+    #[error("the run used up its limit of {limit}")]
+    RunLimit { limit: String },
+    /// Five answers in a row without a usable call.
+    #[error("the model gave no usable tool call {answers} times in a row")]
+    NoCall { answers: u32 },
+    /// The same call with the same result, again and again.
+    #[error("the agent repeated {tool} with the same result {times} times")]
+    Stalled { tool: String, times: u32 },
+    /// The model cannot be asked: key, quota, server, window.
+    #[error("the model could not be asked: {reason}")]
+    Model { reason: String, hint: String },
+    /// The sandbox broke and was not reopened, or could not be opened.
+    #[error("the sandbox failed: {reason}")]
+    Environment { reason: String },
+    #[error("cancelled")]
+    Cancelled,
+}

@@ -1,0 +1,1 @@
+//! Talking to the person: verbs, flags, progress, results.

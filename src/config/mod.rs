@@ -1,0 +1,1 @@
+//! Flags, environment and files become one set of options for each room.

@@ -1,0 +1,144 @@
+//! Lines on disk become events again; a torn tail is told apart from damage.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Error, Event};
+
+/// One record: its place, its time, the hash of the line before it, and the fact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// From 1.
+    pub seq: u64,
+    /// RFC 3339, UTC.
+    pub at: jiff::Timestamp,
+    /// The first 16 hex digits of the SHA-256 of the line before, empty on the first.
+    pub prev: String,
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// A journal as far as it can be read.
+#[derive(Clone, Debug, Default)]
+pub struct Read {
+    pub lines: Vec<Line>,
+    /// Bytes of the file that hold whole lines; what follows is a torn tail.
+    pub whole: u64,
+    /// Bytes after the last whole line.
+    pub torn: u64,
+    /// What the next line's `prev` must be.
+    pub chain: String,
+}
+
+/// Reads a journal. An incomplete last line is counted in `torn`; any other fault is `Error::Damaged`.
+pub fn read(path: &Path) -> Result<Read, Error> {
+    let bytes = std::fs::read(path).map_err(|source| Error::Io {
+        operation: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    parse(&bytes).map_err(|(line, what)| Error::Damaged {
+        path: path.to_owned(),
+        line,
+        what,
+    })
+}
+
+/// `read` without a file. The error is the line's number and what is wrong with it.
+pub fn parse(bytes: &[u8]) -> Result<Read, (usize, String)> {
+    let mut out = Read::default();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let number = out.lines.len() + 1;
+        let Some(end) = rest.iter().position(|&b| b == b'\n') else {
+            // A whole record without its newline is a record: only the newline was lost.
+            if let Ok(line) = checked(rest, number, &out.chain) {
+                out.chain = chain(rest);
+                out.lines.push(line);
+                out.whole += rest.len() as u64;
+            } else {
+                out.torn = rest.len() as u64;
+            }
+            return Ok(out);
+        };
+        let (text, after) = (&rest[..end], &rest[end + 1..]);
+        match checked(text, number, &out.chain) {
+            Ok(line) => out.lines.push(line),
+            Err(what) => return Err((number, what)),
+        }
+        out.chain = chain(text);
+        out.whole += end as u64 + 1;
+        rest = after;
+    }
+    Ok(out)
+}
+
+fn checked(text: &[u8], number: usize, prev: &str) -> Result<Line, String> {
+    let line: Line = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    if line.seq != number as u64 {
+        return Err(format!(
+            "is numbered {}, a line is missing or was added",
+            line.seq
+        ));
+    }
+    if line.prev != prev {
+        return Err("does not follow from the line before it: one of them was changed".to_owned());
+    }
+    Ok(line)
+}
+
+/// What the line after `text` must carry as `prev`.
+pub(super) fn chain(text: &[u8]) -> String {
+    let digest = Sha256::digest(text);
+    digest.iter().take(8).map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(count: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut prev = String::new();
+        for seq in 1..=count {
+            let line = Line {
+                seq,
+                at: jiff::Timestamp::UNIX_EPOCH,
+                prev,
+                event: Event::Warned {
+                    text: format!("ünï {seq}"),
+                },
+            };
+            let text = serde_json::to_vec(&line).unwrap();
+            prev = chain(&text);
+            bytes.extend_from_slice(&text);
+            bytes.push(b'\n');
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_journal_cut_at_any_byte_gives_the_whole_lines_before_the_cut() {
+        let bytes = journal(3);
+        for cut in 0..=bytes.len() {
+            let read = parse(&bytes[..cut]).unwrap();
+            assert_eq!(read.whole + read.torn, cut as u64, "cut at {cut}");
+            let newlines = bytes[..cut].iter().filter(|&&b| b == b'\n').count();
+            let without_newline = usize::from(bytes.get(cut) == Some(&b'\n'));
+            assert_eq!(read.lines.len(), newlines + without_newline, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn an_edited_or_missing_line_is_damage() {
+        let text = String::from_utf8(journal(3)).unwrap();
+        let edited = text.replacen("ünï 1", "ünï 9", 1);
+        assert_eq!(parse(edited.as_bytes()).unwrap_err().0, 2);
+        let missing: String = text.lines().skip(1).map(|l| format!("{l}\n")).collect();
+        assert_eq!(parse(missing.as_bytes()).unwrap_err().0, 1);
+        let nul = text.replacen("seq", "\0\0\0", 1);
+        assert_eq!(parse(nul.as_bytes()).unwrap_err().0, 1);
+    }
+}

@@ -1,0 +1,225 @@
+//! The one writer of a run's journal: a thread that batches lines and syncs once a batch.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::read::{Line, chain, read};
+use super::{Error, Event};
+
+/// Appends events; cheap to clone. An append returns once its line is on disk.
+#[derive(Clone)]
+pub struct Writer {
+    queue: mpsc::UnboundedSender<Job>,
+}
+
+/// The writer's thread, to be joined after the last `Writer` is dropped.
+pub struct Handle {
+    thread: std::thread::JoinHandle<()>,
+}
+
+struct Job {
+    event: Event,
+    done: Option<oneshot::Sender<Result<u64, String>>>,
+}
+
+impl Writer {
+    /// Creates or goes on with the journal at `path`; a torn tail is cut off first and its length returned.
+    pub fn open(path: &Path) -> Result<(Self, Handle, u64), Error> {
+        let io = |operation| {
+            let path = path.to_owned();
+            move |source| Error::Io {
+                operation,
+                path,
+                source,
+            }
+        };
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(path)
+            .map_err(io("open"))?;
+        let found = read(path)?;
+        if found.torn > 0 {
+            file.set_len(found.whole)
+                .map_err(io("cut the torn tail of"))?;
+        }
+        let ends_without_newline =
+            found.whole > 0 && std::fs::read(path).map_err(io("read"))?.last() != Some(&b'\n');
+        if ends_without_newline {
+            file.write_all(b"\n").map_err(io("append to"))?;
+        }
+        file.sync_all().map_err(io("sync"))?;
+        sync_folder(path).map_err(io("sync the folder of"))?;
+        let (queue, jobs) = mpsc::unbounded_channel();
+        let tail = Tail {
+            file,
+            path: path.to_owned(),
+            seq: found.lines.len() as u64,
+            prev: found.chain,
+        };
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || write_all(tail, jobs))
+            .map_err(io("start the writer of"))?;
+        Ok((Self { queue }, Handle { thread }, found.torn))
+    }
+
+    /// Appends one event; returns its number once it is on disk.
+    pub async fn append(&self, event: Event) -> Result<u64, Error> {
+        let (done, written) = oneshot::channel();
+        let closed = |reason: &str| Error::Closed {
+            reason: reason.to_owned(),
+        };
+        self.queue
+            .send(Job {
+                event,
+                done: Some(done),
+            })
+            .map_err(|_| closed("its writer ended"))?;
+        match written.await {
+            Ok(Ok(seq)) => Ok(seq),
+            Ok(Err(reason)) => Err(closed(&reason)),
+            Err(_) => Err(closed("its writer ended")),
+        }
+    }
+
+    /// Appends one event whose loss in a crash would change nothing; a failure shows at the next `append`.
+    pub fn note(&self, event: Event) {
+        // A closed queue is reported by the next acknowledged append.
+        drop(self.queue.send(Job { event, done: None }));
+    }
+}
+
+impl Handle {
+    /// Waits until everything queued is on disk. Every `Writer` must be dropped before.
+    pub async fn close(self) {
+        let joined = tokio::task::spawn_blocking(move || self.thread.join()).await;
+        if !matches!(joined, Ok(Ok(()))) {
+            tracing::warn!("the journal's writer ended by a panic");
+        }
+    }
+}
+
+struct Tail {
+    file: File,
+    path: PathBuf,
+    seq: u64,
+    prev: String,
+}
+
+fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    let mut broken: Option<String> = None;
+    while let Some(first) = jobs.blocking_recv() {
+        let mut batch = vec![first];
+        while batch.len() < 256 {
+            match jobs.try_recv() {
+                Ok(job) => batch.push(job),
+                Err(_) => break,
+            }
+        }
+        let outcome = match &broken {
+            Some(reason) => Err(reason.clone()),
+            None => tail.append(&batch),
+        };
+        if let Err(reason) = &outcome {
+            broken = Some(reason.clone());
+        }
+        let first_seq = tail.seq + 1 - batch.len() as u64 * u64::from(outcome.is_ok());
+        for (n, job) in batch.into_iter().enumerate() {
+            if let Some(done) = job.done {
+                // The appender may have been cancelled; the line stands all the same.
+                drop(done.send(outcome.clone().map(|()| first_seq + n as u64)));
+            }
+        }
+    }
+}
+
+impl Tail {
+    /// Writes a batch with one sync. After a failure the file is cut back to its last whole line, as
+    /// far as that can be done, so that a full disk leaves no torn middle.
+    fn append(&mut self, batch: &[Job]) -> Result<(), String> {
+        let before = self
+            .file
+            .metadata()
+            .map_err(|e| self.say("stat", &e))?
+            .len();
+        let (mut seq, mut prev) = (self.seq, self.prev.clone());
+        let mut bytes = Vec::new();
+        for job in batch {
+            seq += 1;
+            let line = Line {
+                seq,
+                at: jiff::Timestamp::now(),
+                prev,
+                event: job.event.clone(),
+            };
+            let text = serde_json::to_vec(&line).map_err(|e| format!("encode an event: {e}"))?;
+            prev = chain(&text);
+            bytes.extend_from_slice(&text);
+            bytes.push(b'\n');
+        }
+        let written = self
+            .file
+            .write_all(&bytes)
+            .and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            drop(self.file.set_len(before));
+            return Err(self.say("append to", &error));
+        }
+        (self.seq, self.prev) = (seq, prev);
+        Ok(())
+    }
+
+    fn say(&self, operation: &str, error: &std::io::Error) -> String {
+        format!("{operation} {}: {error}", self.path.display())
+    }
+}
+
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_appended_is_read_back_and_goes_on_after_a_torn_tail() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let (writer, handle, torn) = Writer::open(&path).unwrap();
+        assert_eq!(torn, 0);
+        for n in 1..=3 {
+            let seq = writer
+                .append(Event::Warned {
+                    text: n.to_string(),
+                })
+                .await
+                .unwrap();
+            assert_eq!(seq, n);
+        }
+        drop(writer);
+        handle.close().await;
+
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"seq\":4,\"at\":\"2026").unwrap();
+        let (writer, handle, torn) = Writer::open(&path).unwrap();
+        assert_eq!(torn, 19);
+        writer
+            .append(Event::RoundStarted { round: 1 })
+            .await
+            .unwrap();
+        drop(writer);
+        handle.close().await;
+        let found = read(&path).unwrap();
+        assert_eq!(found.lines.len(), 4);
+        assert_eq!(found.lines[3].event, Event::RoundStarted { round: 1 });
+    }
+}

@@ -1,0 +1,186 @@
+//! The model's voice: what is asked, what is answered, over which wire.
+//!
+//! Owns: the wire formats, reading of streams, the retry table, prices, recordings.
+//! Takes: a `Request` and a `Provider` from `config`.
+//! Gives: a whole `Reply` or an `Error` that says whether asking again can help.
+//! Never: runs a tool, keeps a conversation, waits for a retry by itself.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One model behind one wire. An implementation makes a single attempt; `run` retries.
+pub trait Model: Send + Sync {
+    /// Asks once. Dropping the future cancels the attempt.
+    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>>;
+
+    /// What spans and messages say of it.
+    fn about(&self) -> About;
+}
+
+/// Who a model is.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// As written by the operator: `openai/gpt-x`, `replay:FILE`.
+    pub name: String,
+    /// The `gen_ai.provider.name`: `openai`, `anthropic`, or a name of the operator's.
+    pub provider: String,
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    /// Tokens a request and its reply may hold together.
+    pub context_window: u64,
+    /// None: the price is not known.
+    pub price: Option<Price>,
+}
+
+/// US dollars a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    pub input: f64,
+    pub cached_input: f64,
+    pub output: f64,
+}
+
+/// Which call of a run this is; recordings are looked up by it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    pub round: u32,
+    pub subtask: String,
+    pub role: String,
+    /// The how-manieth logical call of this agent, from 1.
+    pub call: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub key: Key,
+    pub messages: Vec<Message>,
+    pub tools: Vec<ToolSpec>,
+    /// Tokens the reply may have.
+    pub reply_tokens: u64,
+    pub temperature: Option<f64>,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    System {
+        text: String,
+    },
+    User {
+        text: String,
+    },
+    Assistant {
+        text: String,
+        calls: Vec<Call>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        native: Option<Value>,
+    },
+    Tool {
+        call_id: String,
+        name: String,
+        text: String,
+        failed: bool,
+    },
+}
+
+/// A tool call as the model wrote it; `arguments` is unchecked text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Unique in its conversation: made so on arrival.
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// A JSON Schema object.
+    pub schema: Value,
+}
+
+/// A whole answer: its stream reached the protocol's own end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    pub text: String,
+    pub calls: Vec<Call>,
+    pub finish: Finish,
+    pub usage: Usage,
+    /// The model's and the response's names as the server gave them.
+    #[serde(default)]
+    pub model: Option<String>,
+    #[serde(default)]
+    pub id: Option<String>,
+    /// Provider items to be sent back verbatim (reasoning), where the wire has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    Stop,
+    Calls,
+    /// The reply limit cut it: none of its calls may run.
+    Length,
+    Filtered,
+    Other(String),
+}
+
+/// Tokens of one call. `input` includes `cached`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub cached: u64,
+    /// The server gave none: these are estimates.
+    pub estimated: bool,
+}
+
+/// Why an attempt failed, by what can be done about it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    #[error("could not reach {url}: {reason}")]
+    Connect { url: String, reason: String },
+    #[error("no answer within {} s from {url}", limit.as_secs())]
+    Timeout { url: String, limit: Duration },
+    /// A status other than 200, or an error object inside a 200.
+    #[error("{url} answered {status}: {message}")]
+    Status {
+        url: String,
+        status: u16,
+        message: String,
+        kind: StatusKind,
+        retry_after: Option<Duration>,
+    },
+    /// The stream ended before the protocol said so, or was no stream of the protocol.
+    #[error("the answer of {url} was cut or unreadable: {reason}")]
+    Cut { url: String, reason: String },
+    /// No recording for this call.
+    #[error("the recording {file} has no answer for {key}")]
+    NotRecorded { file: String, key: String },
+    /// The key's variable is unset, a file is missing, an address is wrong.
+    #[error("{what}")]
+    Setup { what: String, hint: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusKind {
+    /// 401, 403: asking again cannot help.
+    Key,
+    /// Quota or money is used up: asking again cannot help.
+    Quota,
+    /// Too many requests, overloaded.
+    Limited,
+    /// Too long for the model's window.
+    ContextOverflow,
+    /// 5xx and the like.
+    Server,
+    /// Any other 4xx: the request itself is refused.
+    Refused,
+}

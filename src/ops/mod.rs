@@ -1,0 +1,1 @@
+//! What an operator does beside running: doctor, images, clean.

@@ -1,0 +1,208 @@
+//! Text of a plan file becomes a `Plan` that cannot be invalid.
+//!
+//! Owns: the plan file's format, the built-in roles, the DAG of subtasks and its checks, drawings, the JSON Schema.
+//! Takes: text, and a closure that loads the files a plan names.
+//! Gives: a resolved `Plan` (every default filled in, every role merged) or an `Error` with line, column and hint.
+//! Never: I/O.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{RoleName, SubtaskId};
+
+/// A checked plan with every default filled in.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub name: String,
+    pub task: Option<String>,
+    /// In order of fall-back; empty when the plan names none. Relative `replay:` files are left as written.
+    pub model: Vec<String>,
+    pub workspace: Workspace,
+    pub run: RunLimits,
+    pub permissions: Permissions,
+    /// Globs of existing files that may not change; a leading `!` takes a path out again.
+    pub protect: Vec<String>,
+    pub acceptance: Acceptance,
+    pub votes: u32,
+    pub compaction: Compaction,
+    /// By name; always holds one coordinator and one verifier unless `extends: none` dropped them.
+    pub roles: BTreeMap<RoleName, Role>,
+    /// The operator's own tools.
+    pub tools: BTreeMap<String, OwnTool>,
+    /// A fixed DAG; empty means that the coordinator plans.
+    pub subtasks: Vec<Subtask>,
+    pub providers: BTreeMap<String, Provider>,
+    /// Sandbox settings for what Wharf itself runs (acceptance commands); roles carry their own merged ones.
+    pub sandbox: Sandbox,
+    /// SHA-256 of the plan's text and of every file it loaded, hex.
+    pub hash: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Coordinator,
+    Worker,
+    Verifier,
+}
+
+/// One kind of agent, merged from the built-in of its name, the plan's top level and its own keys.
+#[derive(Clone, Debug)]
+pub struct Role {
+    pub name: RoleName,
+    pub kind: Kind,
+    pub description: String,
+    pub prompt: String,
+    /// Names from the tool contract or of the operator's own tools; the ending tool is not listed.
+    pub tools: Vec<String>,
+    /// Its own models, else empty.
+    pub model: Vec<String>,
+    pub temperature: Option<f64>,
+    pub context_window: Option<u64>,
+    pub sandbox: Sandbox,
+    pub limits: AgentLimits,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sandbox {
+    pub image: String,
+    pub setup: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub cpus: f64,
+    /// Bytes.
+    pub memory: u64,
+    pub pids: u64,
+    /// Bytes.
+    pub disk: u64,
+    pub network: Network,
+    pub runtime: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    None,
+    Full,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentLimits {
+    pub turns: u32,
+    pub tokens: u64,
+    pub time: Duration,
+    pub tool_calls: u32,
+    pub tool_timeout: Duration,
+    /// Characters kept of each stream of a tool's output.
+    pub output: usize,
+    pub reply_tokens: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLimits {
+    pub parallel: usize,
+    pub subtasks: usize,
+    pub rounds: u32,
+    pub tokens: u64,
+    pub cost_usd: Option<f64>,
+    pub time: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    /// None: not named by the plan. Relative to the plan file.
+    pub path: Option<String>,
+    pub copy: bool,
+    pub history: History,
+    pub hide: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    None,
+    Recent,
+    Full,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    pub mode: PermissionMode,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PermissionMode {
+    Auto,
+    Ask,
+    Plan,
+    Deny,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub tool: String,
+    /// A glob over the command line or the path of the call.
+    pub command: Option<String>,
+    pub path: Option<String>,
+    pub action: Action,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    Allow,
+    Ask,
+    Deny,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acceptance {
+    pub commands: Vec<AcceptanceCommand>,
+    pub criteria: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptanceCommand {
+    pub run: String,
+    pub timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compaction {
+    /// Share of the context window at which old tool output is elided.
+    pub at: f64,
+    /// Messages at the end that stay whole.
+    pub keep: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnTool {
+    pub description: String,
+    pub schema: serde_json::Value,
+    pub command: String,
+}
+
+/// A model server named by the operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Provider {
+    /// `openai` (chat completions) or `anthropic` (messages).
+    pub kind: String,
+    pub base_url: String,
+    pub api_key_env: Option<String>,
+    pub context_window: Option<u64>,
+    /// US dollars a million tokens: input, cached input, output.
+    pub price: Option<(f64, f64, f64)>,
+}
+
+/// A node of the DAG.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subtask {
+    pub id: SubtaskId,
+    pub role: RoleName,
+    #[serde(default)]
+    pub title: Option<String>,
+    pub brief: String,
+    #[serde(default)]
+    pub needs: Vec<SubtaskId>,
+}

@@ -1,0 +1,102 @@
+//! Many subtasks: schedule, workers, rounds, merges, verification, delivery.
+//!
+//! Owns: the order of things, the pot, the gate, the live board, every event of the journal.
+//! Takes: an `Order` from `cli`.
+//! Gives: a `Summary`, which is result.json.
+//! Never: prints, builds a prompt.
+
+mod board;
+mod summary;
+
+pub use board::{Board, Notice, Row, Watch};
+pub use summary::*;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::id::RunId;
+use crate::{model, plan, sandbox, trace};
+
+/// Everything a run is started with.
+pub struct Order {
+    pub plan: plan::Plan,
+    /// The plan's text, kept as `plan.yaml` in the run's directory.
+    pub plan_text: String,
+    pub task: String,
+    /// The operator's directory, absolute.
+    pub workspace: PathBuf,
+    pub options: Options,
+    pub models: Models,
+    pub engine: Arc<dyn sandbox::Engine>,
+    pub tracer: trace::Tracer,
+    pub watch: Arc<dyn Watch>,
+    pub stop: Stopper,
+}
+
+/// What flags and configuration decide beside the plan.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `$XDG_STATE_HOME/wharf` or `WHARF_HOME`.
+    pub state: PathBuf,
+    /// Names this machine in container labels.
+    pub machine: String,
+    /// None: one is made from the time.
+    pub run_id: Option<RunId>,
+    pub delivery: Delivery,
+    /// Put the result into the working tree when it passed.
+    pub apply: bool,
+    pub verify: bool,
+    /// Stop after the plan is accepted.
+    pub plan_only: bool,
+    pub bootstrap: bool,
+}
+
+/// Where the result goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// A branch in a repository, else a patch.
+    Default,
+    Branch(String),
+    Patch(PathBuf),
+}
+
+/// The models of a run: each role's list in order of fall-back, first the default one.
+#[derive(Clone)]
+pub struct Models {
+    pub default: Vec<Arc<dyn model::Model>>,
+    pub roles: BTreeMap<String, Vec<Arc<dyn model::Model>>>,
+}
+
+/// How the run is told to stop: gently (kill what runs, save, resumable) or at once.
+#[derive(Clone, Default)]
+pub struct Stopper {
+    pub cancel: tokio_util::sync::CancellationToken,
+    /// The signal's exit code (130, 143, 129), set before `cancel` fires.
+    pub exit_code: Arc<std::sync::atomic::AtomicI32>,
+}
+
+/// How long the run waits for a closing sandbox or a last journal line when told to stop.
+pub const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// What keeps a run from starting or from ending in order.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The run could not start; nothing was asked of a model. `code` is the exit code it maps to.
+    #[error("{message}")]
+    Start {
+        code: i32,
+        kind: &'static str,
+        message: String,
+        hint: String,
+    },
+    #[error(transparent)]
+    Journal(#[from] crate::journal::Error),
+    #[error("{operation} {}: {source}", path.display())]
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,130 @@
+//! result.json: what a run came to, field by field as the contract names them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::journal::{CommandRun, SubtaskStatus, Usage};
+
+/// The `schema` of result.json.
+pub const SCHEMA: &str = "wharf.result/1";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    pub schema: String,
+    pub wharf_version: String,
+    pub run: String,
+    pub run_dir: String,
+    pub status: Status,
+    pub exit_code: i32,
+    pub reason: String,
+    /// The command to type next.
+    pub next: String,
+    pub task: String,
+    pub plan_hash: String,
+    pub models: Vec<String>,
+    pub started_at: String,
+    pub seconds: f64,
+    pub rounds: u32,
+    pub subtasks: Vec<SubtaskResult>,
+    pub conflicts: Vec<ConflictResult>,
+    pub left_out: Vec<LeftOut>,
+    pub warnings: Vec<String>,
+    pub verdict: Option<Verdict>,
+    pub base: Option<String>,
+    pub snapshot: Option<String>,
+    pub branch: Option<String>,
+    pub patch: Option<String>,
+    pub usage: TotalUsage,
+    pub cost_usd: Option<f64>,
+    pub trace_id: Option<String>,
+    /// The coordinator's words on the whole, or the reports joined.
+    pub summary: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Passed,
+    Failed,
+    Unverified,
+    Limited,
+    Interrupted,
+    Error,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SubtaskResult {
+    pub id: String,
+    pub role: String,
+    pub needs: Vec<String>,
+    pub round: u32,
+    pub status: SubtaskStatus,
+    pub reason: Option<String>,
+    pub summary: Option<String>,
+    pub changed_files: Vec<String>,
+    pub turns: u32,
+    pub tool_calls: u32,
+    pub usage: Usage,
+    pub cost_usd: Option<f64>,
+    pub seconds: f64,
+    /// The commit of its snapshot in the run's store.
+    pub snapshot: Option<String>,
+}
+
+/// A conflict node: two sides, the files, and how it was resolved.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConflictResult {
+    pub id: String,
+    pub files: Vec<String>,
+    pub ours: String,
+    pub theirs: String,
+    pub status: SubtaskStatus,
+    pub reason: Option<String>,
+    pub summary: Option<String>,
+    pub turns: u32,
+    pub usage: Usage,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub path: String,
+    pub reason: String,
+    /// The subtask that made it, or null for the base snapshot.
+    pub subtask: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    pub status: VerdictStatus,
+    pub summary: String,
+    pub criteria: Vec<Criterion>,
+    pub commands: Vec<CommandRun>,
+    pub protected_changes: Vec<String>,
+    /// The git tree that was judged.
+    pub tree: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictStatus {
+    Pass,
+    Fail,
+    Unknown,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Criterion {
+    /// The criterion's exact words.
+    pub text: String,
+    pub status: VerdictStatus,
+    /// `#N`, a call of the verifier's own, or `path:line`.
+    pub evidence: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct TotalUsage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_tokens: u64,
+    pub calls: u64,
+    pub estimated: bool,
+}

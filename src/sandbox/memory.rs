@@ -1,0 +1,1 @@
+//! Sandboxes without containers, for tests and benches.

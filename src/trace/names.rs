@@ -1,0 +1,1 @@
+//! Every attribute name that a span may carry.

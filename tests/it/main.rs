@@ -1,0 +1,1 @@
+//! One test binary; each module is named by the behaviour it holds.
