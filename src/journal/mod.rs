@@ -6,10 +6,12 @@
 //! Never: a type of a room above.
 
 mod event;
+mod fold;
 mod read;
 mod write;
 
 pub use event::*;
+pub use fold::{AgentState, State, SubtaskState};
 pub use read::{Line, Read, read};
 pub use write::{Handle, Writer};
 

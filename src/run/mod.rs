@@ -6,6 +6,8 @@
 //! Never: prints, builds a prompt.
 
 mod board;
+mod pot;
+mod schedule;
 mod summary;
 
 pub use board::{Board, Notice, Row, Watch};
