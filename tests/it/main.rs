@@ -1,1 +1,19 @@
 //! One test binary; each module is named by the behaviour it holds.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at its first surprise"
+)]
+
+// Helpers.
+mod otlp; // an OTLP receiver on loopback, HTTP and gRPC
+
+// How the source is laid out.
+
+// Which source of a setting wins.
+mod config;
+
+// What a tracing backend sees.
+mod spans;
