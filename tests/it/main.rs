@@ -17,3 +17,7 @@ mod config;
 
 // What a tracing backend sees.
 mod spans;
+mod server; // a scripted model server on loopback that checks every request
+
+// What a model's wire survives.
+mod wire;

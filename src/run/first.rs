@@ -1,0 +1,228 @@
+//! What an agent is told first, gathered from the run; the words are the agent room's.
+
+use std::time::Duration;
+
+use super::Error;
+use super::drive::Drive;
+use super::words;
+use crate::agent::first::{First, Merging, Planning, Ran, Side, Verifying, Work, message};
+use crate::id::{CommitId, SubtaskId};
+use crate::journal::CommandRun;
+use crate::plan::{self, Kind, Role, Subtask};
+use crate::sandbox::Image;
+use crate::workspace::{Conflict, DifferenceStatus};
+
+/// Bytes of a verifier's diff.
+const DIFF: usize = 200_000;
+
+/// A worker's first message: its brief, then the reports of what it needs.
+pub(super) async fn worker(
+    drive: &Drive,
+    subtask: &Subtask,
+    role: &Role,
+    image: &Image,
+    start: &CommitId,
+) -> Result<String, Error> {
+    let work = Work::Subtask { brief: subtask.brief.clone() };
+    let mut first = common(drive, work, role, image, start).await?;
+    first.reports = reports(drive, &subtask.needs);
+    if subtask.needs.is_empty() && drive.round > 1 {
+        first.reports = reports(drive, &drive.schedule.done());
+    }
+    Ok(message(&first))
+}
+
+/// A coordinator's first message: the task, and in a later round what failed so far.
+pub(super) async fn coordinator(drive: &Drive, role: &Role, image: &Image) -> Result<String, Error> {
+    let roles = drive.shared.plan.roles.values().filter(|r| r.kind == Kind::Worker);
+    let roles = roles.filter(|r| r.name.as_str() != "merger");
+    let work = Work::Plan(Planning {
+        task: drive.shared.task.clone(),
+        roles: roles.map(|r| (r.name.to_string(), r.description.clone())).collect(),
+        subtasks: drive.shared.plan.run.subtasks,
+        round: drive.round,
+        facts: facts(drive),
+    });
+    let mut first = common(drive, work, role, image, &drive.merged).await?;
+    first.reports = reports(drive, &drive.schedule.done());
+    if !drive.criteria.is_empty() {
+        let list: Vec<String> = drive.criteria.iter().map(|c| format!("- {c}")).collect();
+        first.extra.push(("Criteria that stand already".to_owned(), list.join("\n")));
+    }
+    Ok(message(&first))
+}
+
+/// A merger's first message: the word conflict, every side's brief and text.
+pub(super) async fn merger(
+    drive: &Drive,
+    conflict: &Conflict,
+    role: &Role,
+    image: &Image,
+) -> Result<String, Error> {
+    let text = |bytes: &Option<bytes::Bytes>| {
+        bytes.as_ref().map(|b| String::from_utf8_lossy(b).into_owned())
+    };
+    let paths: Vec<String> = conflict.files.iter().map(|f| words::path(&f.path)).collect();
+    let kinds = conflict.files.iter().map(|f| format!("{} ({})", words::path(&f.path), f.kind));
+    let files = conflict.files.iter().zip(&paths);
+    let side = |commit: &CommitId, other: &CommitId, texts| {
+        let (id, brief) = who(drive, commit, other);
+        Side { id, brief, texts }
+    };
+    let ours = files.clone().map(|(f, path)| (path.clone(), text(&f.ours))).collect();
+    let theirs = files.clone().map(|(f, path)| (path.clone(), text(&f.theirs))).collect();
+    let work = Work::Merge(Merging {
+        files: kinds.collect(),
+        sides: vec![
+            side(&conflict.ours, &conflict.theirs, ours),
+            side(&conflict.theirs, &conflict.ours, theirs),
+        ],
+    });
+    let mut first = common(drive, work, role, image, &conflict.start).await?;
+    for (file, path) in files {
+        let before = text(&file.base).unwrap_or_else(|| "There was no such file.".to_owned());
+        first.extra.push((format!("{path} before both sides"), before));
+    }
+    Ok(message(&first))
+}
+
+/// A verifier's first message: task, criteria, the change, what the commands gave.
+pub(super) async fn verifier(
+    drive: &Drive,
+    image: &Image,
+    role: &Role,
+    asked: &[String],
+    commands: &[CommandRun],
+    protected: &[String],
+) -> Result<String, Error> {
+    let (store, base) = (&drive.shared.store, &drive.shared.base.commit);
+    let source = |source| Error::Workspace { source };
+    let differences = store.differences(base, &drive.merged).await.map_err(source)?;
+    let patch = store.patch(base, &drive.merged, DIFF).await.map_err(source)?;
+    let changed = differences.iter().map(|d| {
+        let letter = match d.status {
+            DifferenceStatus::Added => 'A',
+            DifferenceStatus::Changed => 'M',
+            DifferenceStatus::Deleted => 'D',
+            DifferenceStatus::ModeChanged => 'T',
+        };
+        format!("{letter} {}", words::path(&d.path))
+    });
+    let ran = commands.iter().map(|c| Ran {
+        command: c.command.clone(),
+        exit_code: c.exit_code,
+        note: c.note.clone(),
+        tail: c.output_tail.clone(),
+    });
+    let work = Work::Verify(Verifying {
+        task: drive.shared.task.clone(),
+        criteria: asked.to_vec(),
+        changed: changed.collect(),
+        diff: String::from_utf8_lossy(&patch.content).into_owned(),
+        commands: ran.collect(),
+        protected: protected.to_vec(),
+    });
+    let mut first = common(drive, work, role, image, &drive.merged).await?;
+    let resolved = drive.conflicts.iter().filter_map(|(id, node)| {
+        let report = words::report(node.report.as_ref()?);
+        let files: Vec<String> = node.conflict.files.iter().map(|f| words::path(&f.path)).collect();
+        Some(format!("{id} ({}): {report}", files.join(", ")))
+    });
+    let resolved: Vec<String> = resolved.collect();
+    if !resolved.is_empty() {
+        first.extra.push(("Conflicts that a merger resolved".to_owned(), resolved.join("\n\n")));
+    }
+    Ok(message(&first))
+}
+
+async fn common(
+    drive: &Drive,
+    work: Work,
+    role: &Role,
+    image: &Image,
+    start: &CommitId,
+) -> Result<First, Error> {
+    let shared = &drive.shared;
+    let source = |source| Error::Workspace { source };
+    let files = shared.store.files(start).await.map_err(source)?;
+    let agents_md = shared.store.blob(start, b"AGENTS.md").await.map_err(source)?;
+    Ok(First {
+        work,
+        reports: Vec::new(),
+        tree: files.iter().map(|f| words::path(&f.path)).collect(),
+        image: format!("{} {}", image.name, image.describes).trim().to_owned(),
+        limits: limits(role),
+        network: role.sandbox.network == plan::Network::Full,
+        acceptance: shared.plan.acceptance.commands.iter().map(|c| c.run.clone()).collect(),
+        agents_md: agents_md.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        extra: Vec::new(),
+    })
+}
+
+fn limits(role: &Role) -> String {
+    let (sandbox, limits) = (&role.sandbox, &role.limits);
+    let mib = |bytes: u64| bytes >> 20;
+    format!(
+        "{} MiB of memory, {} processors, {} processes, {} MiB of disk; a command runs at most {} unless you \
+         ask for more (10 min at most); {} turns, {} tool calls and {} in all",
+        mib(sandbox.memory),
+        sandbox.cpus,
+        sandbox.pids,
+        mib(sandbox.disk),
+        words::duration(limits.tool_timeout),
+        limits.turns,
+        limits.tool_calls,
+        words::duration(limits.time.max(Duration::from_secs(1))),
+    )
+}
+
+fn reports(drive: &Drive, ids: &[SubtaskId]) -> Vec<(String, String, String)> {
+    let found = ids.iter().filter_map(|id| Some((id, drive.nodes.get(id)?)));
+    found
+        .filter_map(|(id, node)| {
+            let report = words::report(&node.done.as_ref()?.report);
+            Some((id.to_string(), node.subtask.role.to_string(), report))
+        })
+        .collect()
+}
+
+/// The subtasks that are on one side of a conflict only, with their briefs.
+fn who(drive: &Drive, side: &CommitId, other: &CommitId) -> (String, String) {
+    let holds = |node: &&super::drive::Node| {
+        node.done.as_ref().is_some_and(|done| {
+            drive.merges.holds(side, &done.snapshot) && !drive.merges.holds(other, &done.snapshot)
+        })
+    };
+    let nodes: Vec<_> = drive.nodes.values().filter(holds).collect();
+    if nodes.is_empty() {
+        return ("merged-so-far".to_owned(), "What earlier subtasks made.".to_owned());
+    }
+    let ids: Vec<&str> = nodes.iter().map(|n| n.subtask.id.as_str()).collect();
+    let briefs: Vec<&str> = nodes.iter().map(|n| n.subtask.brief.as_str()).collect();
+    (ids.join(" + "), briefs.join("\n\n"))
+}
+
+/// What failed in the rounds before, as facts for the coordinator.
+fn facts(drive: &Drive) -> Vec<String> {
+    let mut facts = drive.facts.failed.clone();
+    let Some(verdict) = &drive.verdict else { return facts };
+    for command in &verdict.commands {
+        if command.exit_code != Some(0) {
+            let code = command.exit_code.map_or("no exit code".to_owned(), |c| format!("exit code {c}"));
+            facts.push(format!("`{}`: {code}\n{}", command.command, command.output_tail));
+        }
+    }
+    for criterion in &verdict.criteria {
+        if criterion.status != super::VerdictStatus::Pass {
+            let status = format!("{:?}", criterion.status).to_lowercase();
+            facts.push(format!("{status}: {} ({})", criterion.text, criterion.evidence));
+        }
+    }
+    if !verdict.protected_changes.is_empty() {
+        facts.push(format!("protected files were changed: {}", verdict.protected_changes.join(", ")));
+    }
+    if !verdict.summary.is_empty() {
+        facts.push(verdict.summary.clone());
+    }
+    facts
+}
