@@ -21,3 +21,5 @@ mod server; // a scripted model server on loopback that checks every request
 
 // What a model's wire survives.
 mod wire;
+// Plan files: shipped ones, broken ones, the DAG.
+mod plans;
