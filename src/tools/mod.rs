@@ -273,6 +273,11 @@ impl Set {
     }
 }
 
+/// True when argument text is a JSON object that would be taken.
+pub fn is_object(arguments: &str) -> bool {
+    arguments.trim_start().starts_with('{') && json::object(arguments).is_ok()
+}
+
 impl Ending {
     /// The name of its tool.
     pub fn tool(self) -> &'static str {
