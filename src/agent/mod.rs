@@ -4,6 +4,21 @@
 //! Takes: an `Assignment`, and a `Checkpoint` through which everything outside is reached.
 //! Gives: an `Outcome`: the ending tool's arguments or the reason it stopped.
 //! Never: a container, HTTP or git.
+//!
+//! Every reply leads to exactly one `Turn`. What an agent is told beside its tool results either stands
+//! in the last of them or follows from the reply alone, so a conversation is rebuilt from replies and
+//! results and needs no record of its own.
+
+pub mod first;
+pub mod history;
+mod leak;
+mod limits;
+mod stall;
+mod turn;
+mod words;
+mod work;
+
+pub use work::work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +42,22 @@ pub struct Assignment {
     pub compaction: plan::Compaction,
     /// Tokens a request and its reply may hold together.
     pub context_window: u64,
-    /// A conversation to go on with; empty for a fresh agent.
-    pub history: Vec<model::Message>,
+    /// Round, subtask and role of every request; `call` is counted by the loop.
+    pub key: model::Key,
+    /// Replies to go on from, in order; empty for a fresh agent.
+    pub past: Vec<Past>,
     /// The agent's span: turns put theirs under it.
     pub span: trace::Span,
+}
+
+/// A reply of an earlier process, with what came of it.
+#[derive(Clone, Debug)]
+pub struct Past {
+    pub reply: model::Reply,
+    /// None: its calls have no recorded result and are run again.
+    pub results: Option<Vec<CallOutput>>,
+    /// What `Checkpoint::turn` gave back.
+    pub left_out: Vec<String>,
 }
 
 /// What an agent's loop reaches of the run: model, sandbox, snapshots, the live board.
@@ -49,7 +76,7 @@ pub trait Checkpoint: Send + Sync {
     /// that ends it when the number of reopenings is used up.
     fn reopen<'a>(&'a self, broken: sandbox::Error) -> BoxFuture<'a, Result<String, Stop>>;
 
-    /// A turn's calls ran. Snapshots the tree when one of them may have written, then journals the
+    /// A turn's calls ran (none, when the reply had no call). Hears the cancel by itself. Snapshots the tree when one of them may have written, then journals the
     /// results. Returns what was left out of the snapshot, for the agent to know; may be empty.
     fn turn<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Vec<String>, Stop>>;
 
@@ -108,18 +135,28 @@ pub enum Stop {
     /// A limit of the run: the pot or the time.
     #[error("the run used up its limit of {limit}")]
     RunLimit { limit: String },
-    /// Five answers in a row without a usable call.
-    #[error("the model gave no usable tool call {answers} times in a row")]
-    NoCall { answers: u32 },
+    /// Five answers in a row without a usable call; `why` is what the last one lacked.
+    #[error("the model gave no usable tool call {answers} times in a row ({why})")]
+    NoCall { answers: u32, why: String },
     /// The same call with the same result, again and again.
     #[error("the agent repeated {tool} with the same result {times} times")]
     Stalled { tool: String, times: u32 },
     /// The model cannot be asked: key, quota, server, window.
     #[error("the model could not be asked: {reason}")]
     Model { reason: String, hint: String },
+    /// The request is longer than the model takes: the loop elides and asks again.
+    #[error("the request did not fit the model's context window")]
+    ContextOverflow,
     /// The sandbox broke and was not reopened, or could not be opened.
     #[error("the sandbox failed: {reason}")]
     Environment { reason: String },
     #[error("cancelled")]
     Cancelled,
+}
+
+impl Stop {
+    /// True when the turn it came in is whole and is to be kept; else its calls are run again on resume.
+    fn keeps_turn(&self) -> bool {
+        matches!(self, Self::Stalled { .. } | Self::AgentLimit { .. })
+    }
 }

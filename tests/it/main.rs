@@ -23,3 +23,4 @@ mod server; // a scripted model server on loopback that checks every request
 mod wire;
 // Plan files: shipped ones, broken ones, the DAG.
 mod plans;
+mod tools; // The tool contract: understanding, permission, the words of results.

@@ -1,0 +1,249 @@
+//! The loop: ask, check the whole reply, run its calls, append, until the ending call or a limit.
+
+use std::future::Future;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::history::History;
+use super::limits::Used;
+use super::stall::Stall;
+use super::{Assignment, CallOutput, Checkpoint, Outcome, Past, Stop, words};
+use crate::model::{Reply, Request, ToolSpec};
+use crate::{plan, tools};
+
+/// How often an agent's conversation is shortened because the model found it too long.
+const OVERFLOWS: u32 = 3;
+
+/// Works one assignment to its end. Whatever the role, the same loop with the same safety nets.
+pub async fn work(assignment: Assignment, checkpoint: &dyn Checkpoint) -> Outcome {
+    let mut worker = Worker::new(assignment, checkpoint);
+    let ended = worker.go().await;
+    Outcome {
+        ended,
+        turns: worker.used.turns,
+        tool_calls: worker.used.tool_calls,
+        elapsed: worker.started.elapsed(),
+        results: worker.results,
+    }
+}
+
+/// One agent at work.
+pub(super) struct Worker<'a> {
+    pub checkpoint: &'a dyn Checkpoint,
+    pub role: plan::Role,
+    pub tools: tools::Set,
+    pub span: crate::trace::Span,
+    pub history: History,
+    pub used: Used,
+    pub stall: Stall,
+    pub results: Vec<CallOutput>,
+    /// Files were edited and no command ran since.
+    pub unchecked: bool,
+    pub asked_to_check: bool,
+    pub started: Instant,
+    pub deadline: Instant,
+    request: Request,
+    names: Vec<String>,
+    past: Vec<Past>,
+    /// Answers in a row without a usable call.
+    barren: u32,
+    overflows: u32,
+}
+
+/// What a reply came to.
+pub(super) enum Step {
+    Ended(Value),
+    /// A usable call ran.
+    Went,
+    /// No usable call, and what was lacking.
+    Barren(String),
+}
+
+impl<'a> Worker<'a> {
+    fn new(assignment: Assignment, checkpoint: &'a dyn Checkpoint) -> Self {
+        let limits = &assignment.role.limits;
+        let window = assignment.context_window;
+        // A small window is shared: the reply may not take the room of the request.
+        let reply_tokens = limits.reply_tokens.min((window / 4).max(1));
+        let specs: Vec<ToolSpec> = assignment.tools.specs().iter().map(shown).collect();
+        let history = History::new(
+            &assignment.system,
+            &assignment.first,
+            assignment.compaction,
+            window,
+            reply_tokens,
+        );
+        let started = Instant::now();
+        Self {
+            checkpoint,
+            history: history.with_tools(&specs),
+            names: specs.iter().map(|s| s.name.clone()).collect(),
+            request: Request {
+                key: assignment.key,
+                messages: Vec::new(),
+                tools: specs,
+                reply_tokens,
+                temperature: assignment.role.temperature,
+            },
+            used: Used::default(),
+            stall: Stall::default(),
+            results: Vec::new(),
+            unchecked: false,
+            asked_to_check: false,
+            started,
+            deadline: started + limits.time.min(Duration::from_secs(365 * 86_400)),
+            past: assignment.past,
+            barren: 0,
+            overflows: 0,
+            role: assignment.role,
+            tools: assignment.tools,
+            span: assignment.span,
+        }
+    }
+
+    async fn go(&mut self) -> Result<Value, Stop> {
+        for past in std::mem::take(&mut self.past) {
+            if let Some(value) = self.relive(past).await? {
+                return Ok(value);
+            }
+        }
+        loop {
+            self.used.time = self.started.elapsed();
+            if let Some(limit) = self.used.over(&self.role.limits) {
+                return Err(Stop::AgentLimit { limit });
+            }
+            self.used.last_chance |= !self.used.may_call(&self.role.limits);
+            let reply = self.ask().await?;
+            if let Some(value) = self.step(reply).await? {
+                return Ok(value);
+            }
+        }
+    }
+
+    /// Takes a reply that just came, and settles what it leads to.
+    async fn step(&mut self, reply: Reply) -> Result<Option<Value>, Stop> {
+        self.count(&reply);
+        match self.reply(reply).await? {
+            Step::Ended(value) => Ok(Some(value)),
+            Step::Went => {
+                self.barren = 0;
+                Ok(None)
+            }
+            Step::Barren(why) => {
+                self.barren += 1;
+                if self.barren < words::NO_CALL {
+                    return Ok(None);
+                }
+                Err(Stop::NoCall {
+                    answers: self.barren,
+                    why,
+                })
+            }
+        }
+    }
+
+    /// Takes a reply of an earlier process with its results; runs its calls where none are recorded.
+    async fn relive(&mut self, past: Past) -> Result<Option<Value>, Stop> {
+        let Some(results) = past.results else {
+            return self.step(past.reply).await;
+        };
+        self.count(&past.reply);
+        if past.reply.calls.is_empty() {
+            let nudge = self.nudge(&past.reply);
+            self.history.text(&past.reply, nudge);
+            self.barren += 1;
+            return Ok(None);
+        }
+        self.barren = 0;
+        self.history.calls(&past.reply, &results, &past.left_out);
+        let ending = self.tools.ending();
+        let ended = results.iter().find(|r| r.tool == ending && !r.failed);
+        let ended = ended.map(|r| r.arguments.clone());
+        for result in results {
+            self.remember(&result);
+            self.used.tool_calls += u32::from(result.tool != ending);
+            self.results.push(result);
+        }
+        Ok(ended)
+    }
+
+    fn count(&mut self, reply: &Reply) {
+        self.used.turns += 1;
+        self.used.tokens += reply.usage.input + reply.usage.output;
+    }
+
+    /// Keeps in mind whether the last edit was followed by a command.
+    pub fn remember(&mut self, result: &CallOutput) {
+        match result.tool.as_str() {
+            "write_file" | "edit_file" if !result.failed => self.unchecked = true,
+            "bash" | "run_acceptance" if result.exit_code.is_some() => self.unchecked = false,
+            _ => {}
+        }
+    }
+
+    /// What a reply without a usable form is answered with.
+    pub fn nudge(&self, reply: &Reply) -> String {
+        words::nudge(reply, &self.names, self.tools.ending())
+    }
+
+    /// Why it was not usable.
+    pub fn lacked(&self, reply: &Reply) -> String {
+        words::lacked(reply, &self.names).to_string()
+    }
+
+    /// One answer of the model; a request that is too long is shortened and sent again.
+    async fn ask(&mut self) -> Result<Reply, Stop> {
+        self.checkpoint.doing("waiting for the model");
+        self.request.key.call = self.used.turns + 1;
+        loop {
+            self.history.fit();
+            let estimate = self.history.estimate();
+            self.request.messages = self.history.messages();
+            let request = self.request.clone();
+            let asking = self.checkpoint.ask(request, &self.span);
+            match self.bounded(asking).await? {
+                Ok(reply) => {
+                    if !reply.usage.estimated {
+                        self.history.calibrate(estimate, reply.usage.input);
+                    }
+                    return Ok(reply);
+                }
+                Err(Stop::ContextOverflow) if self.overflows < OVERFLOWS => {
+                    self.overflows += 1;
+                    self.history.overflowed();
+                }
+                Err(Stop::ContextOverflow) => {
+                    return Err(Stop::Model {
+                        reason: "the conversation does not fit its context window".to_string(),
+                        hint:
+                            "name the model's context_window in the plan, or a smaller agent.output"
+                                .to_string(),
+                    });
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+
+    /// Waits for something of the run's within the agent's time, hearing the cancel.
+    pub async fn bounded<T>(&self, waiting: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            () = self.checkpoint.cancel().cancelled() => Err(Stop::Cancelled),
+            done = waiting => Ok(done),
+            () = tokio::time::sleep_until(self.deadline) => Err(Stop::AgentLimit {
+                limit: format!("{} s", self.role.limits.time.as_secs()),
+            }),
+        }
+    }
+}
+
+fn shown(spec: &tools::Spec) -> ToolSpec {
+    ToolSpec {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        schema: spec.schema.clone(),
+    }
+}
