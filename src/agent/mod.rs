@@ -14,10 +14,12 @@ pub mod history;
 mod leak;
 mod limits;
 mod stall;
+mod summary;
 mod turn;
 mod words;
 mod work;
 
+pub use summary::messages as summary;
 pub use work::work;
 
 use std::sync::Arc;
@@ -158,5 +160,19 @@ impl Stop {
     /// True when the turn it came in is whole and is to be kept; else its calls are run again on resume.
     fn keeps_turn(&self) -> bool {
         matches!(self, Self::Stalled { .. } | Self::AgentLimit { .. })
+    }
+}
+
+impl Stop {
+    /// A word of low cardinality, for `error.type`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::AgentLimit { .. } | Self::RunLimit { .. } => "budget_exceeded",
+            Self::NoCall { .. } | Self::Stalled { .. } => "invalid_response",
+            Self::Model { .. } => "model_error",
+            Self::ContextOverflow => "context_overflow",
+            Self::Environment { .. } => "sandbox_lost",
+            Self::Cancelled => "cancelled",
+        }
     }
 }

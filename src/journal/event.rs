@@ -206,6 +206,10 @@ pub struct AgentEnd {
     pub turns: u32,
     pub tool_calls: u32,
     pub seconds: f64,
+    /// What it made, on top of where it started.
+    pub snapshot: Option<CommitId>,
+    /// Paths left out of its snapshots, each with the reason.
+    pub left_out: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -146,39 +146,6 @@ impl State {
                 criteria: criteria.clone(),
                 subtasks: subtasks.clone(),
             }),
-            Event::SubtaskEnded {
-                id,
-                round,
-                status,
-                reason,
-                snapshot,
-                changed_files,
-            } => {
-                let ended = SubtaskState {
-                    round: *round,
-                    status: *status,
-                    reason: reason.clone(),
-                    snapshot: snapshot.clone(),
-                    changed_files: changed_files.clone(),
-                };
-                self.subtasks.insert(id.clone(), ended);
-            }
-            Event::AcceptanceRan {
-                round,
-                tree,
-                commands,
-                protected_changes,
-            } => {
-                self.acceptance = Some(Acceptance {
-                    round: *round,
-                    tree: tree.clone(),
-                    commands: commands.clone(),
-                    protected_changes: protected_changes.clone(),
-                });
-            }
-            Event::VerdictGiven { round, verdict } => {
-                self.verdict = Some((*round, verdict.clone()))
-            }
             other => self.take_agent(other),
         }
     }
@@ -233,11 +200,46 @@ impl State {
                 state.left_out.clone_from(left_out);
             }
             Event::AgentEnded { agent, end } => {
-                let state = self.agents.entry(agent.clone()).or_default();
-                state.turns = end.turns;
-                state.tool_calls = end.tool_calls;
-                state.in_flight = 0;
-                state.ended = Some(end.clone());
+                self.agents.entry(agent.clone()).or_default().end(end);
+            }
+            other => self.take_end(other),
+        }
+    }
+
+    fn take_end(&mut self, event: &Event) {
+        match event {
+            Event::SubtaskEnded {
+                id,
+                round,
+                status,
+                reason,
+                snapshot,
+                changed_files,
+            } => {
+                let ended = SubtaskState {
+                    round: *round,
+                    status: *status,
+                    reason: reason.clone(),
+                    snapshot: snapshot.clone(),
+                    changed_files: changed_files.clone(),
+                };
+                self.subtasks.insert(id.clone(), ended);
+            }
+            Event::AcceptanceRan {
+                round,
+                tree,
+                commands,
+                protected_changes,
+            } => {
+                self.acceptance = Some(Acceptance {
+                    round: *round,
+                    tree: tree.clone(),
+                    commands: commands.clone(),
+                    protected_changes: protected_changes.clone(),
+                });
+            }
+            Event::VerdictGiven { round, verdict } => {
+                self.verdict = Some((*round, verdict.clone()))
             }
             other => self.take_rest(other),
         }
@@ -314,6 +316,17 @@ impl State {
 }
 
 impl AgentState {
+    fn end(&mut self, end: &AgentEnd) {
+        self.turns = end.turns;
+        self.tool_calls = end.tool_calls;
+        self.in_flight = 0;
+        if end.snapshot.is_some() {
+            self.snapshot.clone_from(&end.snapshot);
+        }
+        self.left_out.clone_from(&end.left_out);
+        self.ended = Some(end.clone());
+    }
+
     fn answered(&mut self, usage: Usage, cost: Option<f64>) {
         // A cost is known only as long as that of every call is.
         self.cost_usd = match (self.calls, self.cost_usd, cost) {

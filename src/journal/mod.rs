@@ -11,7 +11,7 @@ mod read;
 mod write;
 
 pub use event::*;
-pub use fold::{AgentState, State, SubtaskState};
+pub use fold::{AgentState, Conflict, State, SubtaskState};
 pub use read::{Line, Read, read};
 pub use write::{Handle, Writer};
 

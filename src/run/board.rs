@@ -142,9 +142,9 @@ impl Board {
         }
     }
 
-    /// Takes an agent's row away.
-    pub fn remove(&self, agent: &str) {
-        self.rows.remove(agent);
+    /// Takes an agent's row away and gives it back.
+    pub fn remove(&self, agent: &str) -> Option<Row> {
+        self.rows.remove(agent).map(|(_, row)| row)
     }
 
     /// The rows now, oldest first.
@@ -154,9 +154,9 @@ impl Board {
         rows
     }
 
-    /// Replaces the totals.
-    pub fn set_totals(&self, totals: Totals) {
-        self.totals.insert((), totals);
+    /// Changes the totals.
+    pub fn count(&self, change: impl FnOnce(&mut Totals)) {
+        change(&mut self.totals.entry(()).or_default());
     }
 
     /// The totals now.

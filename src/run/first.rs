@@ -23,7 +23,9 @@ pub(super) async fn worker(
     image: &Image,
     start: &CommitId,
 ) -> Result<String, Error> {
-    let work = Work::Subtask { brief: subtask.brief.clone() };
+    let work = Work::Subtask {
+        brief: subtask.brief.clone(),
+    };
     let mut first = common(drive, work, role, image, start).await?;
     first.reports = reports(drive, &subtask.needs);
     if subtask.needs.is_empty() && drive.round > 1 {
@@ -33,12 +35,23 @@ pub(super) async fn worker(
 }
 
 /// A coordinator's first message: the task, and in a later round what failed so far.
-pub(super) async fn coordinator(drive: &Drive, role: &Role, image: &Image) -> Result<String, Error> {
-    let roles = drive.shared.plan.roles.values().filter(|r| r.kind == Kind::Worker);
+pub(super) async fn coordinator(
+    drive: &Drive,
+    role: &Role,
+    image: &Image,
+) -> Result<String, Error> {
+    let roles = drive
+        .shared
+        .plan
+        .roles
+        .values()
+        .filter(|r| r.kind == Kind::Worker);
     let roles = roles.filter(|r| r.name.as_str() != "merger");
     let work = Work::Plan(Planning {
         task: drive.shared.task.clone(),
-        roles: roles.map(|r| (r.name.to_string(), r.description.clone())).collect(),
+        roles: roles
+            .map(|r| (r.name.to_string(), r.description.clone()))
+            .collect(),
         subtasks: drive.shared.plan.run.subtasks,
         round: drive.round,
         facts: facts(drive),
@@ -47,7 +60,9 @@ pub(super) async fn coordinator(drive: &Drive, role: &Role, image: &Image) -> Re
     first.reports = reports(drive, &drive.schedule.done());
     if !drive.criteria.is_empty() {
         let list: Vec<String> = drive.criteria.iter().map(|c| format!("- {c}")).collect();
-        first.extra.push(("Criteria that stand already".to_owned(), list.join("\n")));
+        first
+            .extra
+            .push(("Criteria that stand already".to_owned(), list.join("\n")));
     }
     Ok(message(&first))
 }
@@ -60,17 +75,32 @@ pub(super) async fn merger(
     image: &Image,
 ) -> Result<String, Error> {
     let text = |bytes: &Option<bytes::Bytes>| {
-        bytes.as_ref().map(|b| String::from_utf8_lossy(b).into_owned())
+        bytes
+            .as_ref()
+            .map(|b| String::from_utf8_lossy(b).into_owned())
     };
-    let paths: Vec<String> = conflict.files.iter().map(|f| words::path(&f.path)).collect();
-    let kinds = conflict.files.iter().map(|f| format!("{} ({})", words::path(&f.path), f.kind));
+    let paths: Vec<String> = conflict
+        .files
+        .iter()
+        .map(|f| words::path(&f.path))
+        .collect();
+    let kinds = conflict
+        .files
+        .iter()
+        .map(|f| format!("{} ({})", words::path(&f.path), f.kind));
     let files = conflict.files.iter().zip(&paths);
     let side = |commit: &CommitId, other: &CommitId, texts| {
         let (id, brief) = who(drive, commit, other);
         Side { id, brief, texts }
     };
-    let ours = files.clone().map(|(f, path)| (path.clone(), text(&f.ours))).collect();
-    let theirs = files.clone().map(|(f, path)| (path.clone(), text(&f.theirs))).collect();
+    let ours = files
+        .clone()
+        .map(|(f, path)| (path.clone(), text(&f.ours)))
+        .collect();
+    let theirs = files
+        .clone()
+        .map(|(f, path)| (path.clone(), text(&f.theirs)))
+        .collect();
     let work = Work::Merge(Merging {
         files: kinds.collect(),
         sides: vec![
@@ -81,7 +111,9 @@ pub(super) async fn merger(
     let mut first = common(drive, work, role, image, &conflict.start).await?;
     for (file, path) in files {
         let before = text(&file.base).unwrap_or_else(|| "There was no such file.".to_owned());
-        first.extra.push((format!("{path} before both sides"), before));
+        first
+            .extra
+            .push((format!("{path} before both sides"), before));
     }
     Ok(message(&first))
 }
@@ -97,8 +129,14 @@ pub(super) async fn verifier(
 ) -> Result<String, Error> {
     let (store, base) = (&drive.shared.store, &drive.shared.base.commit);
     let source = |source| Error::Workspace { source };
-    let differences = store.differences(base, &drive.merged).await.map_err(source)?;
-    let patch = store.patch(base, &drive.merged, DIFF).await.map_err(source)?;
+    let differences = store
+        .differences(base, &drive.merged)
+        .await
+        .map_err(source)?;
+    let patch = store
+        .patch(base, &drive.merged, DIFF)
+        .await
+        .map_err(source)?;
     let changed = differences.iter().map(|d| {
         let letter = match d.status {
             DifferenceStatus::Added => 'A',
@@ -125,12 +163,20 @@ pub(super) async fn verifier(
     let mut first = common(drive, work, role, image, &drive.merged).await?;
     let resolved = drive.conflicts.iter().filter_map(|(id, node)| {
         let report = words::report(node.report.as_ref()?);
-        let files: Vec<String> = node.conflict.files.iter().map(|f| words::path(&f.path)).collect();
+        let files: Vec<String> = node
+            .conflict
+            .files
+            .iter()
+            .map(|f| words::path(&f.path))
+            .collect();
         Some(format!("{id} ({}): {report}", files.join(", ")))
     });
     let resolved: Vec<String> = resolved.collect();
     if !resolved.is_empty() {
-        first.extra.push(("Conflicts that a merger resolved".to_owned(), resolved.join("\n\n")));
+        first.extra.push((
+            "Conflicts that a merger resolved".to_owned(),
+            resolved.join("\n\n"),
+        ));
     }
     Ok(message(&first))
 }
@@ -145,15 +191,27 @@ async fn common(
     let shared = &drive.shared;
     let source = |source| Error::Workspace { source };
     let files = shared.store.files(start).await.map_err(source)?;
-    let agents_md = shared.store.blob(start, b"AGENTS.md").await.map_err(source)?;
+    let agents_md = shared
+        .store
+        .blob(start, b"AGENTS.md")
+        .await
+        .map_err(source)?;
     Ok(First {
         work,
         reports: Vec::new(),
         tree: files.iter().map(|f| words::path(&f.path)).collect(),
-        image: format!("{} {}", image.name, image.describes).trim().to_owned(),
+        image: format!("{} {}", image.name, image.describes)
+            .trim()
+            .to_owned(),
         limits: limits(role),
         network: role.sandbox.network == plan::Network::Full,
-        acceptance: shared.plan.acceptance.commands.iter().map(|c| c.run.clone()).collect(),
+        acceptance: shared
+            .plan
+            .acceptance
+            .commands
+            .iter()
+            .map(|c| c.run.clone())
+            .collect(),
         agents_md: agents_md.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
         extra: Vec::new(),
     })
@@ -195,7 +253,10 @@ fn who(drive: &Drive, side: &CommitId, other: &CommitId) -> (String, String) {
     };
     let nodes: Vec<_> = drive.nodes.values().filter(holds).collect();
     if nodes.is_empty() {
-        return ("merged-so-far".to_owned(), "What earlier subtasks made.".to_owned());
+        return (
+            "merged-so-far".to_owned(),
+            "What earlier subtasks made.".to_owned(),
+        );
     }
     let ids: Vec<&str> = nodes.iter().map(|n| n.subtask.id.as_str()).collect();
     let briefs: Vec<&str> = nodes.iter().map(|n| n.subtask.brief.as_str()).collect();
@@ -205,21 +266,34 @@ fn who(drive: &Drive, side: &CommitId, other: &CommitId) -> (String, String) {
 /// What failed in the rounds before, as facts for the coordinator.
 fn facts(drive: &Drive) -> Vec<String> {
     let mut facts = drive.facts.failed.clone();
-    let Some(verdict) = &drive.verdict else { return facts };
+    let Some(verdict) = &drive.verdict else {
+        return facts;
+    };
     for command in &verdict.commands {
         if command.exit_code != Some(0) {
-            let code = command.exit_code.map_or("no exit code".to_owned(), |c| format!("exit code {c}"));
-            facts.push(format!("`{}`: {code}\n{}", command.command, command.output_tail));
+            let code = command
+                .exit_code
+                .map_or("no exit code".to_owned(), |c| format!("exit code {c}"));
+            facts.push(format!(
+                "`{}`: {code}\n{}",
+                command.command, command.output_tail
+            ));
         }
     }
     for criterion in &verdict.criteria {
         if criterion.status != super::VerdictStatus::Pass {
             let status = format!("{:?}", criterion.status).to_lowercase();
-            facts.push(format!("{status}: {} ({})", criterion.text, criterion.evidence));
+            facts.push(format!(
+                "{status}: {} ({})",
+                criterion.text, criterion.evidence
+            ));
         }
     }
     if !verdict.protected_changes.is_empty() {
-        facts.push(format!("protected files were changed: {}", verdict.protected_changes.join(", ")));
+        facts.push(format!(
+            "protected files were changed: {}",
+            verdict.protected_changes.join(", ")
+        ));
     }
     if !verdict.summary.is_empty() {
         facts.push(verdict.summary.clone());

@@ -5,12 +5,41 @@
 //! Gives: a `Summary`, which is result.json.
 //! Never: prints, builds a prompt.
 
+mod accept;
+mod alone;
+mod apply;
+mod ask;
 mod board;
+mod coordinate;
+mod deliver;
+mod desk;
+mod drive;
+mod ends;
+mod execute;
+mod finish;
+mod first;
+mod gate;
+mod merges;
 mod pot;
+mod report;
+mod result;
 mod schedule;
+mod settings;
+mod shared;
+mod start;
+mod status;
 mod summary;
+mod take;
+mod trees;
+mod verdict;
+mod verify;
+mod words;
+mod worker;
 
-pub use board::{Board, Notice, Row, Watch};
+pub use apply::{Finished, apply};
+pub use board::{Board, Notice, Row, Totals, Watch};
+pub use result::of as result_of;
+pub use start::{is_dead, start};
 pub use summary::*;
 
 use std::collections::BTreeMap;
@@ -93,6 +122,9 @@ pub enum Error {
         message: String,
         hint: String,
     },
+    /// The run's own store, or the operator's directory.
+    #[error("{source}")]
+    Workspace { source: crate::workspace::Error },
     #[error(transparent)]
     Journal(#[from] crate::journal::Error),
     #[error("{operation} {}: {source}", path.display())]

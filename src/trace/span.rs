@@ -258,6 +258,18 @@ impl Span {
         }
     }
 
+    /// A verdict on this span's work: `label` is a word of low cardinality.
+    pub fn evaluated(&self, name: &str, label: &str) {
+        let text = |text: &str| Value::Text(text.to_owned());
+        self.event(
+            names::EVALUATION_RESULT,
+            vec![
+                (names::EVALUATION_NAME, text(name)),
+                (names::EVALUATION_LABEL, text(label)),
+            ],
+        );
+    }
+
     /// Status error with a low-cardinality `error.type`; the first one holds.
     pub fn fail(&self, error_type: &str, message: &str) {
         let Some(on) = &self.on else { return };

@@ -16,8 +16,8 @@ mod otlp; // an OTLP receiver on loopback, HTTP and gRPC
 mod config;
 
 // What a tracing backend sees.
-mod spans;
-mod server; // a scripted model server on loopback that checks every request
+mod server;
+mod spans; // a scripted model server on loopback that checks every request
 
 // What a model's wire survives.
 mod wire;

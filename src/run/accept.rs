@@ -1,0 +1,180 @@
+//! May an ending call end its agent? What each kind of agent owes is checked here, and told back to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+use super::desk::Desk;
+use super::verdict;
+use crate::id::{CommitId, RoleName};
+use crate::plan::{self, Dag, Role};
+use crate::workspace::{self, Conflict, Store};
+
+/// How often a verdict or a merge is handed back before it is taken as it is.
+const BOUNCES: u32 = 2;
+
+/// What an agent's ending call must hold.
+pub(super) enum Accept {
+    Plan(Box<PlanCheck>),
+    Report,
+    Merge(Arc<Conflict>, AtomicU32),
+    Verdict(Asked),
+}
+
+/// What a submitted plan is checked against.
+#[derive(Clone)]
+pub(super) struct PlanCheck {
+    pub before: Option<Dag>,
+    pub limit: usize,
+    pub roles: BTreeMap<RoleName, Role>,
+}
+
+/// A plan that passed.
+pub(super) struct Planned {
+    pub dag: Dag,
+    pub summary: String,
+    pub criteria: Vec<String>,
+}
+
+/// The criteria a verdict must answer, and where its evidence may point.
+pub(super) struct Asked {
+    criteria: Vec<String>,
+    witness: Arc<Witness>,
+    bounces: AtomicU32,
+}
+
+/// The judged tree, for evidence of the form `path:line`.
+pub(super) struct Witness {
+    store: Store,
+    commit: CommitId,
+}
+
+/// Evidence that exists: the verifier's calls, and the lines of files that its verdict names.
+pub(super) struct Seen {
+    calls: BTreeSet<u32>,
+    lines: BTreeMap<String, u64>,
+}
+
+impl Accept {
+    pub fn merge(conflict: Arc<Conflict>) -> Self {
+        Self::Merge(conflict, AtomicU32::new(0))
+    }
+
+    pub fn verdict(criteria: Vec<String>, witness: Arc<Witness>) -> Self {
+        Self::Verdict(Asked {
+            criteria,
+            witness,
+            bounces: AtomicU32::new(0),
+        })
+    }
+
+    /// `Err` holds what the agent has to mend.
+    pub async fn check(&self, desk: &Desk, arguments: &Value) -> Result<(), String> {
+        match self {
+            Self::Report => Ok(()),
+            Self::Plan(check) => check.check(arguments).map(|_| ()),
+            Self::Merge(..) if arguments["status"] != "done" => Ok(()),
+            Self::Merge(conflict, bounces) => merge_left(desk, conflict, bounces).await,
+            Self::Verdict(asked) => asked.check(desk, arguments).await,
+        }
+    }
+}
+
+impl PlanCheck {
+    /// The DAG that these arguments of `submit_plan` lead to, or what is wrong with them.
+    pub fn check(&self, arguments: &Value) -> Result<Planned, String> {
+        let submitted = plan::submitted(arguments)?;
+        let dag = match &self.before {
+            None => Dag::new(submitted.subtasks, self.limit, &self.roles),
+            Some(before) => before.extend(submitted.subtasks, self.limit, &self.roles),
+        };
+        let dag = dag.map_err(|error| error.to_string())?;
+        Ok(Planned {
+            dag,
+            summary: submitted.summary,
+            criteria: submitted.criteria,
+        })
+    }
+}
+
+/// A resolution may leave no conflict marker; lines of either side that are gone must be meant.
+async fn merge_left(desk: &Desk, conflict: &Conflict, bounces: &AtomicU32) -> Result<(), String> {
+    desk.take_snapshot()
+        .await
+        .map_err(|stop| stop.to_string())?;
+    let (store, snapshot) = (&desk.shared.store, desk.snapshot());
+    let unsaid = |error: workspace::Error| format!("the resolution could not be checked: {error}");
+    let marked = store.resolved(conflict, &snapshot).await.map_err(unsaid)?;
+    if !marked.is_empty() {
+        return Err(format!(
+            "these files still hold conflict markers: {}",
+            marked.join(", ")
+        ));
+    }
+    let dropped = store.dropped(conflict, &snapshot).await.map_err(unsaid)?;
+    if dropped.is_empty() || bounces.fetch_add(1, Ordering::SeqCst) > 0 {
+        return Ok(());
+    }
+    let lines = dropped.iter().flat_map(|d| {
+        d.lines
+            .iter()
+            .map(move |line| format!("{}: {line}", d.path))
+    });
+    let lines: Vec<String> = lines.take(20).collect();
+    Err(format!(
+        "these lines, added by one of the sides, are gone from the resolution. If that is meant, say so in \
+         `notes` with the reason and submit again; else put them back.\n{}",
+        lines.join("\n")
+    ))
+}
+
+impl Asked {
+    async fn check(&self, desk: &Desk, arguments: &Value) -> Result<(), String> {
+        let seen = self.witness.seen(arguments, desk.calls_seen()).await;
+        let seen = seen.map_err(|error| format!("the evidence could not be checked: {error}"))?;
+        match verdict::faults(arguments, &self.criteria, &seen) {
+            Some(faults) if self.bounces.fetch_add(1, Ordering::SeqCst) < BOUNCES => Err(faults),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Witness {
+    pub fn new(store: &Store, commit: &CommitId) -> Self {
+        Self {
+            store: store.clone(),
+            commit: commit.clone(),
+        }
+    }
+
+    /// Looks up every `path:line` that a verdict names.
+    pub async fn seen(
+        &self,
+        arguments: &Value,
+        calls: BTreeSet<u32>,
+    ) -> Result<Seen, workspace::Error> {
+        let mut lines = BTreeMap::new();
+        for path in verdict::paths(arguments) {
+            if let Some(bytes) = self.store.blob(&self.commit, path.as_bytes()).await? {
+                let ends = bytes.iter().filter(|&&b| b == b'\n').count();
+                let open = usize::from(bytes.last().is_some_and(|&b| b != b'\n'));
+                lines.insert(path, (ends + open) as u64);
+            }
+        }
+        Ok(Seen { calls, lines })
+    }
+}
+
+impl verdict::Evidence for Seen {
+    fn has_call(&self, number: u32) -> bool {
+        self.calls.contains(&number)
+    }
+
+    fn has_line(&self, path: &str, line: u64) -> bool {
+        self.lines
+            .get(path)
+            .is_some_and(|&lines| (1..=lines).contains(&line))
+    }
+}

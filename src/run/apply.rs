@@ -1,0 +1,130 @@
+//! `wharf apply`: a finished run's result put into the operator's directory.
+
+use std::path::Path;
+
+use super::Error;
+use crate::id::CommitId;
+use crate::journal::{self, Event, State, Writer};
+use crate::workspace::{Applied, Base, Force, Patch, Store};
+
+/// Bytes of a patch that is shown.
+const MAX_PATCH: usize = 256 << 20;
+
+/// A finished run as its directory holds it.
+pub struct Finished {
+    pub state: State,
+    pub base: Base,
+    /// What merged, a commit of the run's store.
+    pub merged: CommitId,
+    pub store: Store,
+}
+
+impl Finished {
+    /// Opens a run's store. Refused while the run has taken no base snapshot.
+    pub async fn open(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join("journal.jsonl");
+        let state = State::of(&journal::read(&path)?.lines);
+        let nothing = |what: &str| Error::Start {
+            code: 2,
+            kind: "run",
+            message: format!("the run in {} {what}", dir.display()),
+            hint: "wharf runs lists the runs".to_owned(),
+        };
+        let Some(found) = &state.base else {
+            return Err(nothing("has no base snapshot"));
+        };
+        let base: Base = serde_json::from_value(found.details.clone())
+            .map_err(|error| nothing(&format!("has a base that cannot be read: {error}")))?;
+        let result = state.ended.as_ref().map(|ended| &ended.result["snapshot"]);
+        let merged = match result.and_then(serde_json::Value::as_str) {
+            Some(commit) => CommitId::new(commit),
+            // Cut off: the last merge that was made, else nothing beyond the base.
+            None => state
+                .merges
+                .last()
+                .map_or_else(|| base.commit.clone(), |(_, commit)| commit.clone()),
+        };
+        let store =
+            Store::open(dir.join("store.git")).map_err(|source| Error::Workspace { source })?;
+        Ok(Self {
+            state,
+            base,
+            merged,
+            store,
+        })
+    }
+
+    /// The changes of the whole run, or of one subtask against what it started from, as a patch.
+    pub async fn patch(&self, subtask: Option<&str>) -> Result<Patch, Error> {
+        let (from, to) = match subtask {
+            None => (self.base.commit.clone(), self.merged.clone()),
+            Some(id) => self.sides(id)?,
+        };
+        let patch = self.store.patch(&from, &to, MAX_PATCH).await;
+        patch.map_err(|source| Error::Workspace { source })
+    }
+
+    fn sides(&self, id: &str) -> Result<(CommitId, CommitId), Error> {
+        let mut agents = self
+            .state
+            .agents
+            .iter()
+            .rev()
+            .filter(|(agent, _)| agent.subtask.as_str() == id);
+        let found = agents.next().and_then(|(_, agent)| {
+            let start = agent.start.clone()?;
+            Some((start.clone(), agent.snapshot.clone().unwrap_or(start)))
+        });
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self
+                .state
+                .agents
+                .keys()
+                .map(|a| a.subtask.as_str())
+                .collect();
+            Error::Start {
+                code: 2,
+                kind: "subtask",
+                message: format!("the run has no agent `{id}`"),
+                hint: format!("it has: {}", known.join(", ")),
+            }
+        })
+    }
+}
+
+/// Applies a run's result to the directory it was started on, by three-way merge against what is there now.
+pub async fn apply(dir: &Path, force: Force) -> Result<Applied, Error> {
+    let run = Finished::open(dir).await?;
+    let Some((_, started)) = &run.state.started else {
+        return Err(Error::Start {
+            code: 2,
+            kind: "run",
+            message: "the run has no beginning".to_owned(),
+            hint: String::new(),
+        });
+    };
+    let workspace = Path::new(&started.workspace);
+    let applied = run
+        .store
+        .apply(workspace, &run.base.commit, &run.merged, force)
+        .await;
+    let applied = applied.map_err(|source| Error::Workspace { source })?;
+    let event = match &applied {
+        Applied::Done { paths } => Event::Applied {
+            paths: paths.clone(),
+            refused: Vec::new(),
+        },
+        Applied::Refused { paths } => Event::Applied {
+            paths: Vec::new(),
+            refused: paths
+                .iter()
+                .map(|(path, why)| format!("{path}: {why}"))
+                .collect(),
+        },
+    };
+    let (writer, handle, _) = Writer::open(&dir.join("journal.jsonl"))?;
+    writer.append(event).await?;
+    drop(writer);
+    handle.close().await;
+    Ok(applied)
+}

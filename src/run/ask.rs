@@ -1,0 +1,363 @@
+//! One logical model call: reserved, gated, retried, journaled and settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::board::Notice;
+use super::gate::jitter;
+use super::pot::{Amount, Held};
+use super::shared::Shared;
+use crate::agent::Stop;
+use crate::journal::{Agent, Event, Usage};
+use crate::model::{self, Model, Reply, Request, StatusKind, retry};
+use crate::trace::{ChatEnd, ChatStart, Span};
+
+/// Asks the models of a role in order of fall-back; the first whole reply counts.
+pub(super) async fn ask(
+    shared: &Shared,
+    who: &Agent,
+    models: &[Arc<dyn Model>],
+    request: &Request,
+    parent: &Span,
+) -> Result<Reply, Stop> {
+    let mut last = Stop::Model {
+        reason: "no model is configured".to_owned(),
+        hint: String::new(),
+    };
+    for (n, model) in models.iter().enumerate() {
+        if let Some((reason, hint)) = shared.hopeless.borrow().clone() {
+            return Err(Stop::Model { reason, hint });
+        }
+        let call = Call {
+            shared,
+            who,
+            model: model.as_ref(),
+            about: model.about(),
+            request,
+        };
+        match call.ask(parent).await {
+            Ok(reply) => return Ok(reply),
+            Err(stop @ (Stop::Cancelled | Stop::RunLimit { .. } | Stop::ContextOverflow)) => {
+                return Err(stop);
+            }
+            Err(stop) => {
+                if let Some(next) = models.get(n + 1) {
+                    shared.warn(format!(
+                        "{}: {stop}; asking {} instead",
+                        call.about.name,
+                        next.about().name
+                    ));
+                }
+                last = stop;
+            }
+        }
+    }
+    if let Stop::Model { reason, hint } = &last {
+        shared.hopeless.send_if_modified(|known| {
+            let new = known.is_none();
+            known.get_or_insert_with(|| (reason.clone(), hint.clone()));
+            new
+        });
+    }
+    Err(last)
+}
+
+struct Call<'a> {
+    shared: &'a Shared,
+    who: &'a Agent,
+    model: &'a dyn Model,
+    about: model::About,
+    request: &'a Request,
+}
+
+impl Call<'_> {
+    async fn ask(&self, parent: &Span) -> Result<Reply, Stop> {
+        let span = parent.chat(&ChatStart {
+            run: self.shared.id.to_string(),
+            provider: self.about.provider.clone(),
+            model: self.model_name().to_owned(),
+            host: self.about.host.clone(),
+            port: self.about.port,
+            stream: true,
+            reply_tokens: self.request.reply_tokens,
+            temperature: self.request.temperature,
+            agent: self.who.role.to_string(),
+        });
+        let answer = self.attempts(&span).await;
+        if let Err(stop) = &answer {
+            span.fail(stop.word(), &stop.to_string());
+        }
+        span.end();
+        answer
+    }
+
+    async fn attempts(&self, span: &Span) -> Result<Reply, Stop> {
+        let mut attempt = 1;
+        loop {
+            let error = match self.attempt(attempt, span).await? {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let next = retry::next(&error, attempt, jitter());
+            let wait = match next {
+                retry::Next::Again(wait) => Some(wait),
+                retry::Next::Stop => None,
+            };
+            self.shared.journal.note(Event::ModelFailed {
+                agent: self.who.clone(),
+                call: self.request.key.call,
+                attempt,
+                reason: error.to_string(),
+                retry_seconds: wait.map(|w| w.as_secs_f64()),
+            });
+            let Some(wait) = wait else {
+                return Err(stop_of(&error));
+            };
+            self.wait(&error, wait).await?;
+            attempt += 1;
+        }
+    }
+
+    /// One attempt. The outer error ends the call; the inner one may be asked again.
+    async fn attempt(
+        &self,
+        attempt: u32,
+        span: &Span,
+    ) -> Result<Result<Reply, model::Error>, Stop> {
+        let cancel = &self.shared.stop.cancel;
+        let worst = self.worst();
+        let held = tokio::select! {
+            () = cancel.cancelled() => return Err(Stop::Cancelled),
+            held = self.shared.pot.reserve(worst) => held.map_err(|limit| Stop::RunLimit { limit })?,
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {
+                held.settle(Amount::default());
+                return Err(Stop::Cancelled);
+            }
+            () = self.shared.gates.pass(&self.about.provider) => {}
+        }
+        let asked = Event::ModelAsked {
+            agent: self.who.clone(),
+            call: self.request.key.call,
+            attempt,
+            messages: self.request.messages.len(),
+            reserved_tokens: worst.tokens as u64,
+            request_hash: model::request_hash(self.request),
+        };
+        self.shared
+            .journal
+            .append(asked)
+            .await
+            .map_err(environment)?;
+        let since = Instant::now();
+        tokio::select! {
+            () = cancel.cancelled() => Err(Stop::Cancelled),
+            answer = self.model.ask(self.request) => match answer {
+                Ok(reply) => self.settle(held, reply, since.elapsed(), attempt, span).await.map(Ok),
+                Err(error) => {
+                    held.settle(Amount::default());
+                    Ok(Err(error))
+                }
+            },
+        }
+    }
+
+    async fn settle(
+        &self,
+        held: Held,
+        reply: Reply,
+        elapsed: Duration,
+        attempts: u32,
+        span: &Span,
+    ) -> Result<Reply, Stop> {
+        let used = self.used(reply.usage);
+        held.settle(used);
+        let cost = self.about.price.map(|_| used.cost_usd);
+        let usage = Usage {
+            input_tokens: reply.usage.input,
+            output_tokens: reply.usage.output,
+            cached_tokens: reply.usage.cached,
+            estimated: reply.usage.estimated,
+        };
+        let answered = Event::ModelAnswered {
+            agent: self.who.clone(),
+            call: self.request.key.call,
+            reply: serde_json::to_value(&reply).unwrap_or_default(),
+            usage,
+            cost_usd: cost,
+            seconds: elapsed.as_secs_f64(),
+        };
+        self.shared
+            .journal
+            .append(answered)
+            .await
+            .map_err(environment)?;
+        self.show(usage, cost);
+        span.answered(&ChatEnd {
+            response_id: reply.id.clone(),
+            response_model: reply.model.clone(),
+            finish: finish_word(&reply.finish),
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cached_tokens: usage.cached_tokens,
+            cost_usd: cost,
+            attempts,
+        });
+        Ok(reply)
+    }
+
+    fn show(&self, usage: Usage, cost: Option<f64>) {
+        let tokens = usage.input_tokens + usage.output_tokens;
+        self.shared.board.change(self.who.subtask.as_str(), |row| {
+            row.tokens += tokens;
+            row.cost_usd = add(row.cost_usd, cost);
+        });
+        self.shared.count(|totals| {
+            totals.tokens += tokens;
+            totals.cost_usd = add(totals.cost_usd, cost);
+        });
+    }
+
+    /// The most that this request can cost: nothing cached, the whole reply limit used.
+    fn worst(&self) -> Amount {
+        let input = estimate(self.request);
+        let price = self.about.price;
+        let cost = price.map_or(0.0, |p| {
+            (input as f64 * p.input + self.request.reply_tokens as f64 * p.output) / 1e6
+        });
+        Amount {
+            tokens: (input + self.request.reply_tokens) as f64,
+            cost_usd: cost,
+        }
+    }
+
+    fn used(&self, usage: model::Usage) -> Amount {
+        let fresh = usage.input.saturating_sub(usage.cached) as f64;
+        let (cached, output) = (usage.cached as f64, usage.output as f64);
+        match self.about.price {
+            Some(price) => {
+                let weight = if price.input > 0.0 {
+                    price.cached_input / price.input
+                } else {
+                    1.0
+                };
+                Amount {
+                    tokens: fresh + cached * weight + output,
+                    cost_usd: (fresh * price.input
+                        + cached * price.cached_input
+                        + output * price.output)
+                        / 1e6,
+                }
+            }
+            None => Amount {
+                tokens: fresh + cached + output,
+                cost_usd: 0.0,
+            },
+        }
+    }
+
+    async fn wait(&self, error: &model::Error, wait: Duration) -> Result<(), Stop> {
+        if matches!(
+            error,
+            model::Error::Status {
+                kind: StatusKind::Limited,
+                ..
+            }
+        ) {
+            self.shared.gates.close(&self.about.provider, wait);
+        }
+        let agent = self.who.subtask.as_str();
+        let reason = error.to_string();
+        self.shared.board.change(agent, |row| {
+            row.doing = format!("waiting {} s: {reason}", wait.as_secs())
+        });
+        let seconds = wait.as_secs_f64();
+        self.shared.tell(&Notice::Waiting {
+            agent: agent.to_owned(),
+            reason,
+            seconds,
+        });
+        tokio::select! {
+            () = self.shared.stop.cancel.cancelled() => Err(Stop::Cancelled),
+            () = tokio::time::sleep(wait) => Ok(()),
+        }
+    }
+
+    fn model_name(&self) -> &str {
+        self.about
+            .name
+            .split_once('/')
+            .map_or(self.about.name.as_str(), |(_, name)| name)
+    }
+}
+
+/// Four bytes a token, the rule of thumb for text and code; what the server reports replaces it.
+fn estimate(request: &Request) -> u64 {
+    let text: usize = request
+        .messages
+        .iter()
+        .map(|message| serde_json::to_string(message).map_or(0, |text| text.len()))
+        .sum();
+    let tools: usize = request
+        .tools
+        .iter()
+        .map(|t| t.description.len() + t.schema.to_string().len())
+        .sum();
+    ((text + tools) / 4) as u64
+}
+
+fn add(so_far: Option<f64>, more: Option<f64>) -> Option<f64> {
+    more.map(|more| so_far.unwrap_or(0.0) + more)
+}
+
+fn finish_word(finish: &model::Finish) -> String {
+    match finish {
+        model::Finish::Stop => "stop".to_owned(),
+        model::Finish::Calls => "tool_calls".to_owned(),
+        model::Finish::Length => "length".to_owned(),
+        model::Finish::Filtered => "content_filter".to_owned(),
+        model::Finish::Other(word) => word.clone(),
+    }
+}
+
+fn stop_of(error: &model::Error) -> Stop {
+    let hint = match error {
+        model::Error::Connect { .. } | model::Error::Timeout { .. } => {
+            "check the address of the model's server: wharf doctor".to_owned()
+        }
+        model::Error::Status {
+            kind: StatusKind::ContextOverflow,
+            ..
+        } => return Stop::ContextOverflow,
+        model::Error::Status {
+            kind: StatusKind::Key,
+            ..
+        } => "check the model's key: wharf doctor".to_owned(),
+        model::Error::Status {
+            kind: StatusKind::Quota,
+            ..
+        } => "raise the quota of the key, or name another model with --model".to_owned(),
+        model::Error::Status { .. } | model::Error::Cut { .. } => {
+            "try again later, or name another model with --model".to_owned()
+        }
+        model::Error::NotRecorded { .. } => {
+            "a recording answers only the conversation it was made from; name a model with --model"
+                .to_owned()
+        }
+        model::Error::Setup { hint, .. } => hint.clone(),
+    };
+    Stop::Model {
+        reason: error.to_string(),
+        hint,
+    }
+}
+
+/// A journal that cannot be written ends the agent: nothing may happen that is not recorded.
+fn environment(error: crate::journal::Error) -> Stop {
+    Stop::Environment {
+        reason: error.to_string(),
+    }
+}

@@ -1,0 +1,114 @@
+//! What merged reaches the operator: a branch in the repository, or a patch.
+
+use std::path::Path;
+
+use super::Delivery;
+use super::drive::{Drive, Node};
+use super::merges::Folded;
+use super::words;
+use crate::journal::Event;
+use crate::workspace::{Error, GitKind, Step};
+
+/// Delivers the merged tree. Nothing changed: nothing is delivered, and the event says so by naming neither.
+pub(super) async fn deliver(drive: &mut Drive) -> Result<Event, Error> {
+    let shared = drive.shared.clone();
+    let nothing = Event::Delivered {
+        branch: None,
+        patch: None,
+        commit: None,
+    };
+    if shared.store.tree(&drive.merged).await? == shared.base.tree {
+        return Ok(nothing);
+    }
+    let in_git = shared.base.git != GitKind::None && !shared.plan.workspace.copy;
+    match &shared.options.delivery {
+        Delivery::Patch(path) => patch(drive, path).await,
+        Delivery::Branch(name) => branch(drive, name).await,
+        Delivery::Default if in_git => branch(drive, &format!("wharf/{}", shared.id)).await,
+        Delivery::Default => patch(drive, &shared.dir.join("result.patch")).await,
+    }
+}
+
+async fn patch(drive: &Drive, path: &Path) -> Result<Event, Error> {
+    let shared = &drive.shared;
+    shared
+        .store
+        .deliver_patch(&shared.base, &drive.merged, path)
+        .await?;
+    Ok(Event::Delivered {
+        branch: None,
+        patch: Some(path.display().to_string()),
+        commit: None,
+    })
+}
+
+async fn branch(drive: &mut Drive, name: &str) -> Result<Event, Error> {
+    let steps = steps(drive).await?;
+    let shared = &drive.shared;
+    let delivered = shared
+        .store
+        .deliver_branch(&shared.workspace, &shared.base, name, &steps)
+        .await?;
+    Ok(Event::Delivered {
+        branch: Some(delivered.branch),
+        patch: None,
+        commit: Some(delivered.commit.to_string()),
+    })
+}
+
+/// One commit for each subtask that changed something, in the DAG's order: the tree after its merge.
+async fn steps(drive: &mut Drive) -> Result<Vec<Step>, Error> {
+    let store = drive.shared.store.clone();
+    let mut steps = Vec::new();
+    let mut inputs = vec![drive.shared.base.commit.clone()];
+    let mut last = drive.shared.base.tree.clone();
+    for id in drive.schedule.done() {
+        let Some(node) = drive.nodes.get(&id) else {
+            continue;
+        };
+        let Some(done) = &node.done else { continue };
+        inputs.push(done.snapshot.clone());
+        // Every pair was merged before; this only looks the results up again.
+        let Folded::Commit(commit) = drive.merges.fold(&store, &inputs, &mut Vec::new()).await?
+        else {
+            inputs.pop();
+            continue;
+        };
+        let tree = store.tree(&commit).await?;
+        if tree != last {
+            steps.push(Step {
+                commit,
+                message: message(node),
+            });
+            last = tree;
+        }
+    }
+    // Whatever order the rounds merged in, the branch ends at the tree that was judged.
+    if store.tree(&drive.merged).await? != last {
+        let message = "Merge what the subtasks made".to_owned();
+        steps.push(Step {
+            commit: drive.merged.clone(),
+            message,
+        });
+    }
+    Ok(steps)
+}
+
+fn message(node: &Node) -> String {
+    let subtask = &node.subtask;
+    let title = subtask
+        .title
+        .as_deref()
+        .or(subtask.brief.lines().next())
+        .unwrap_or_default();
+    let title: String = title.trim().chars().take(72).collect();
+    let report = node
+        .done
+        .as_ref()
+        .map(|done| words::report(&done.report))
+        .unwrap_or_default();
+    format!(
+        "{title}\n\n{report}\n\nWharf-Subtask: {}\nWharf-Role: {}\n",
+        subtask.id, subtask.role
+    )
+}

@@ -1,0 +1,206 @@
+//! The run from its first round to its last: plan, execute, verify, decide.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::Error;
+use super::board::Notice;
+use super::merges::Merges;
+use super::schedule::Schedule;
+use super::shared::Shared;
+use super::status::Facts;
+use super::summary::{Verdict, VerdictStatus};
+use super::worker::End;
+use crate::id::{CommitId, RoleName, SubtaskId};
+use crate::journal::Event;
+use crate::plan::{self, Dag, Kind, Role, Subtask};
+use crate::sandbox::{Image, ImageSpec};
+use crate::trace::Span;
+use crate::workspace::Conflict;
+
+/// The one owner of a run's changing state.
+pub(super) struct Drive {
+    pub shared: Arc<Shared>,
+    pub dag: Option<Dag>,
+    pub schedule: Schedule,
+    pub merges: Merges,
+    pub nodes: BTreeMap<SubtaskId, Node>,
+    pub conflicts: BTreeMap<SubtaskId, ConflictNode>,
+    pub running: JoinSet<End>,
+    pub images: HashMap<ImageSpec, Image>,
+    /// The base, then what each round merged.
+    pub merged: CommitId,
+    pub round: u32,
+    pub facts: Facts,
+    /// How one would know that the task is done: the plan's criteria, then the coordinator's.
+    pub criteria: Vec<String>,
+    /// What the last round's verification found.
+    pub verdict: Option<Verdict>,
+    /// No agent may be started any more.
+    pub stopping: bool,
+}
+
+/// A planned subtask.
+pub(super) struct Node {
+    pub subtask: Subtask,
+    pub round: u32,
+    pub done: Option<Done>,
+    pub failed: Option<String>,
+}
+
+/// What a finished subtask leaves to those that need it.
+pub(super) struct Done {
+    pub snapshot: CommitId,
+    pub report: Value,
+    pub span: Span,
+}
+
+/// A conflict and, once it ended, what became of it.
+pub(super) struct ConflictNode {
+    pub conflict: Arc<Conflict>,
+    pub report: Option<Value>,
+    pub lost: Option<String>,
+}
+
+/// What a round leads to.
+enum Next {
+    Round,
+    End,
+}
+
+impl Drive {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let merged = shared.base.commit.clone();
+        let criteria = shared.plan.acceptance.criteria.clone();
+        let facts = Facts {
+            verify_off: !shared.options.verify,
+            ..Facts::default()
+        };
+        Self {
+            shared,
+            dag: None,
+            schedule: Schedule::default(),
+            merges: Merges::default(),
+            nodes: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
+            running: JoinSet::new(),
+            images: HashMap::new(),
+            merged,
+            round: 0,
+            facts,
+            criteria,
+            verdict: None,
+            stopping: false,
+        }
+    }
+
+    /// Runs rounds until one needs no other, none remain, or something stops the run.
+    pub async fn run(&mut self) -> Result<(), Error> {
+        loop {
+            self.round += 1;
+            self.shared
+                .journal
+                .append(Event::RoundStarted { round: self.round })
+                .await?;
+            self.shared.tell(&Notice::Round { round: self.round });
+            if !self.plan().await? || self.shared.options.plan_only {
+                self.facts.plan_only =
+                    self.facts.failed.is_empty() && self.shared.options.plan_only;
+                return Ok(());
+            }
+            self.execute().await?;
+            if self.stopped() {
+                return Ok(());
+            }
+            self.verify().await?;
+            if matches!(self.next(), Next::End) || self.stopped() {
+                return self.summarise().await;
+            }
+        }
+    }
+
+    /// A failed subtask or a failing verdict opens another round while rounds remain.
+    fn next(&self) -> Next {
+        let fails =
+            !self.facts.failed.is_empty() || self.facts.verdict == Some(VerdictStatus::Fail);
+        let fixed = !self.shared.plan.subtasks.is_empty();
+        if fails && !fixed && self.round < self.shared.plan.run.rounds {
+            Next::Round
+        } else {
+            Next::End
+        }
+    }
+
+    /// True when something ended the run whatever its subtasks came to.
+    pub fn stopped(&mut self) -> bool {
+        if let Some(code) = self.shared.signal() {
+            self.facts.interrupted = Some(code);
+        }
+        let stopped = self.facts.interrupted.is_some()
+            || self.facts.environment.is_some()
+            || self.facts.limited.is_some()
+            || self.shared.stop.cancel.is_cancelled();
+        self.stopping |= stopped;
+        stopped
+    }
+
+    /// The role that plays a part; a plan that drops the built-ins may have none.
+    pub fn role_of(&self, kind: Kind) -> Option<&Role> {
+        self.shared
+            .plan
+            .roles
+            .values()
+            .find(|role| role.kind == kind)
+    }
+
+    /// A role by name; the DAG's check has made sure of it.
+    pub fn role(&self, name: &RoleName) -> Option<&Role> {
+        self.shared.plan.roles.get(name)
+    }
+
+    /// The ready image of a role's sandbox.
+    pub async fn image(&mut self, sandbox: &plan::Sandbox) -> Result<Image, String> {
+        let shared = self.shared.clone();
+        let spec = super::settings::image(
+            &shared.store,
+            &shared.base.commit,
+            sandbox,
+            shared.options.bootstrap,
+        )
+        .await
+        .map_err(|error| error.to_string())?;
+        if let Some(image) = self.images.get(&spec) {
+            return Ok(image.clone());
+        }
+        let progress = Saying(shared.clone());
+        let ready = shared
+            .engine
+            .prepare(&spec, &progress, &shared.stop.cancel)
+            .await;
+        let image = ready.map_err(|error| describe(&error))?;
+        self.images.insert(spec, image.clone());
+        Ok(image)
+    }
+}
+
+/// An engine's error with what a person can do about it.
+fn describe(error: &crate::sandbox::Error) -> String {
+    match error {
+        crate::sandbox::Error::Image { hint, .. } if !hint.is_empty() => format!("{error}; {hint}"),
+        crate::sandbox::Error::Setup { output, .. } => format!("{error}\n{output}"),
+        other => other.to_string(),
+    }
+}
+
+struct Saying(Arc<Shared>);
+
+impl crate::sandbox::Progress for Saying {
+    fn say(&self, line: &str) {
+        self.0.tell(&Notice::Preparing {
+            line: line.to_owned(),
+        });
+    }
+}

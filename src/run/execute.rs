@@ -1,0 +1,311 @@
+//! One round's subtasks: start what is ready, take in what ended, merge, until nothing is left to do.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::accept::Accept;
+use super::board::Notice;
+use super::drive::{ConflictNode, Drive};
+use super::merges::{Folded, Made};
+use super::schedule::Place;
+use super::worker::{self, Job};
+use super::{Error, STOP_LIMIT, first};
+use crate::id::{CommitId, RoleName, SubtaskId};
+use crate::journal::{Agent, AgentKind, Event, SubtaskStatus};
+use crate::workspace::Conflict;
+
+impl Drive {
+    /// Works the DAG until every node is in its final place and what is done is merged.
+    pub async fn execute(&mut self) -> Result<(), Error> {
+        let deadline = self.shared.started + self.shared.plan.run.time;
+        loop {
+            let settled = self.start_ready().await?;
+            self.show_totals();
+            if self.running.is_empty() {
+                if let Some(merged) = settled {
+                    self.merged = merged;
+                    return Ok(());
+                }
+                // Nothing runs and nothing could be started: only a stop leads here.
+                return self.end_waiting().await;
+            }
+            let cancel = self.shared.stop.cancel.clone();
+            tokio::select! {
+                Some(ended) = self.running.join_next() => self.take(ended).await?,
+                () = cancel.cancelled(), if !self.stopping => self.drain().await?,
+                () = sleep_until(deadline), if !self.stopping => {
+                    let limit = super::words::duration(self.shared.plan.run.time);
+                    self.facts.limited = Some(format!("{limit} of time"));
+                    self.shared.stop.cancel.cancel();
+                }
+            }
+        }
+    }
+
+    /// The run is told to stop: agents hear the cancel and end; whoever does not in time is dropped.
+    async fn drain(&mut self) -> Result<(), Error> {
+        self.stopped();
+        self.stopping = true;
+        let reason = self.shared.signal().map_or("a limit", |_| "a signal");
+        self.shared
+            .journal
+            .append(Event::Stopping {
+                reason: reason.to_owned(),
+            })
+            .await?;
+        self.shared.tell(&Notice::Stopping {
+            reason: reason.to_owned(),
+        });
+        let limit = Instant::now() + STOP_LIMIT;
+        loop {
+            tokio::select! {
+                ended = self.running.join_next() => match ended {
+                    Some(ended) => self.take(ended).await?,
+                    None => break,
+                },
+                () = sleep_until(limit) => {
+                    self.running.abort_all();
+                    self.shared.warn("some agents did not stop in time and were dropped");
+                    break;
+                }
+            }
+        }
+        self.end_waiting().await
+    }
+
+    async fn end_waiting(&mut self) -> Result<(), Error> {
+        for id in self.schedule.cancel_waiting() {
+            self.end_node(
+                &id,
+                SubtaskStatus::Cancelled,
+                Some("the run was stopped".to_owned()),
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Starts what may start. Gives the merge of all that is done once every node ended and merged.
+    async fn start_ready(&mut self) -> Result<Option<CommitId>, Error> {
+        if self.stopped() || self.stopping {
+            self.end_waiting().await?;
+            return Ok(None);
+        }
+        for id in self.schedule.ready() {
+            if self.running.len() >= self.shared.plan.run.parallel {
+                return Ok(None);
+            }
+            let needs = self.nodes[&id].subtask.needs.clone();
+            let inputs = self.inputs(&needs);
+            match self.fold(&inputs).await? {
+                Folded::Commit(start) => self.start_worker(&id, start).await?,
+                Folded::Found(conflict_id, conflict) => {
+                    self.start_merger(conflict_id, *conflict).await?
+                }
+                Folded::Waiting => {}
+                Folded::Lost(by) => self.block_by_conflict(&id, by).await?,
+            }
+            if self.stopping {
+                return Ok(None);
+            }
+        }
+        if !self.schedule.is_over() {
+            Ok(None)
+        } else {
+            self.settle().await
+        }
+    }
+
+    /// Merges what is done. What an unresolved conflict keeps out stays out, and is said.
+    async fn settle(&mut self) -> Result<Option<CommitId>, Error> {
+        let mut inputs = vec![self.merged.clone()];
+        for id in self.schedule.done() {
+            let Some(done) = self.nodes.get(&id).and_then(|node| node.done.as_ref()) else {
+                continue;
+            };
+            inputs.push(done.snapshot.clone());
+            match self.fold(&inputs).await? {
+                Folded::Commit(_) => {}
+                Folded::Found(conflict_id, conflict) => {
+                    self.start_merger(conflict_id, *conflict).await?;
+                    return Ok(None);
+                }
+                Folded::Waiting => return Ok(None),
+                Folded::Lost(by) => {
+                    inputs.pop();
+                    let kept = "both versions are kept in the run";
+                    self.fail(format!(
+                        "{id} could not be merged: {by} was not resolved; {kept}"
+                    ));
+                }
+            }
+        }
+        match self.fold(&inputs).await? {
+            Folded::Commit(merged) => Ok(Some(merged)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The tree merged so far, then what is needed, in the DAG's order.
+    fn inputs(&self, needs: &[SubtaskId]) -> Vec<CommitId> {
+        let mut inputs = vec![self.merged.clone()];
+        for id in self.schedule.done() {
+            if needs.contains(&id) {
+                inputs.extend(
+                    self.nodes[&id]
+                        .done
+                        .as_ref()
+                        .map(|done| done.snapshot.clone()),
+                );
+            }
+        }
+        inputs
+    }
+
+    async fn fold(&mut self, inputs: &[CommitId]) -> Result<Folded, Error> {
+        let mut made = Vec::new();
+        let folded = self
+            .merges
+            .fold(&self.shared.store, inputs, &mut made)
+            .await;
+        for Made { inputs, commit } in made {
+            self.shared.tell(&Notice::Merged {
+                inputs: inputs.len(),
+            });
+            self.shared
+                .journal
+                .append(Event::Merged { inputs, commit })
+                .await?;
+        }
+        folded.map_err(|error| Error::Workspace { source: error })
+    }
+
+    async fn start_worker(&mut self, id: &SubtaskId, start: CommitId) -> Result<(), Error> {
+        let subtask = self.nodes[id].subtask.clone();
+        let Some(role) = self.role(&subtask.role).cloned() else {
+            return self
+                .refuse(id, format!("there is no role `{}`", subtask.role))
+                .await;
+        };
+        let image = match self.image(&role.sandbox).await {
+            Ok(image) => image,
+            Err(reason) => {
+                if !self.shared.stop.cancel.is_cancelled() {
+                    self.facts.environment.get_or_insert(reason.clone());
+                }
+                return self.refuse(id, reason).await;
+            }
+        };
+        let first = first::worker(self, &subtask, &role, &image, &start).await?;
+        self.schedule.set(id, Place::Running);
+        let needs = subtask
+            .needs
+            .iter()
+            .filter_map(|need| self.nodes.get(need)?.done.as_ref());
+        let needs = needs.map(|done| done.span.clone()).collect();
+        self.spawn(Job {
+            who: Agent {
+                round: self.round,
+                subtask: id.clone(),
+                role: role.name.clone(),
+            },
+            kind: AgentKind::Worker,
+            role,
+            image,
+            start,
+            first,
+            accept: Accept::Report,
+            parent: self.shared.span.clone(),
+            needs,
+        });
+        Ok(())
+    }
+
+    async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<(), Error> {
+        let files: Vec<String> = conflict
+            .files
+            .iter()
+            .map(|f| super::words::path(&f.path))
+            .collect();
+        self.shared.tell(&Notice::Conflict {
+            subtask: id.to_string(),
+            files: files.clone(),
+        });
+        let found = Event::ConflictFound {
+            id: id.clone(),
+            ours: conflict.ours.clone(),
+            theirs: conflict.theirs.clone(),
+            files,
+        };
+        self.shared.journal.append(found).await?;
+        let conflict = Arc::new(conflict);
+        let node = ConflictNode {
+            conflict: conflict.clone(),
+            report: None,
+            lost: None,
+        };
+        self.conflicts.insert(id.clone(), node);
+        let name = RoleName::new("merger");
+        let Some(role) = self.role(&name).cloned() else {
+            return self
+                .lose(&id, "the plan has no role `merger`".to_owned())
+                .await;
+        };
+        let image = match self.image(&role.sandbox).await {
+            Ok(image) => image,
+            Err(reason) => return self.lose(&id, reason).await,
+        };
+        let first = first::merger(self, &conflict, &role, &image).await?;
+        let sides = self.nodes.values().filter_map(|node| node.done.as_ref());
+        let sides = sides.filter(|done| {
+            self.merges.holds(&conflict.ours, &done.snapshot)
+                || self.merges.holds(&conflict.theirs, &done.snapshot)
+        });
+        let needs = sides.map(|done| done.span.clone()).collect();
+        self.spawn(Job {
+            who: Agent {
+                round: self.round,
+                subtask: id,
+                role: name,
+            },
+            kind: AgentKind::Merger,
+            role,
+            image,
+            start: conflict.start.clone(),
+            first,
+            accept: Accept::merge(conflict),
+            parent: self.shared.span.clone(),
+            needs,
+        });
+        Ok(())
+    }
+
+    fn spawn(&mut self, job: Job) {
+        self.running.spawn(worker::work(self.shared.clone(), job));
+    }
+
+    async fn block_by_conflict(&mut self, id: &SubtaskId, by: SubtaskId) -> Result<(), Error> {
+        let reason = format!("what it needs could not be merged: {by} was not resolved");
+        self.shared.tell(&Notice::Blocked {
+            subtask: id.to_string(),
+            reason: reason.clone(),
+        });
+        self.journal_end(
+            id,
+            SubtaskStatus::Blocked,
+            Some(reason.clone()),
+            None,
+            Vec::new(),
+        )
+        .await?;
+        self.set_place(id, Place::Blocked { by }, Some(reason))
+            .await
+    }
+
+    fn show_totals(&self) {
+        let (done, of) = self.schedule.count();
+        self.shared
+            .count(|totals| (totals.done, totals.of) = (done, of));
+    }
+}

@@ -1,0 +1,221 @@
+//! A run's last steps: summary, delivery, result.json, report.md, the journal's last line.
+
+use std::sync::Arc;
+
+use super::drive::Drive;
+use super::shared::Shared;
+use super::status;
+use super::{Error, Models, Summary, deliver, report, result, words};
+use crate::agent;
+use crate::id::{RoleName, SubtaskId};
+use crate::journal::{self, Agent, Event, State};
+use crate::model::{Key, Request};
+use crate::plan::Kind;
+use crate::workspace::Force;
+
+impl Drive {
+    /// The coordinator's words on the whole, from the reports alone; without an answer, the reports joined.
+    pub async fn summarise(&mut self) -> Result<(), Error> {
+        let reports: Vec<(String, String)> = self
+            .reports()
+            .into_iter()
+            .map(|(id, done)| (id.to_string(), words::report(&done.report)))
+            .collect();
+        let joined = reports
+            .iter()
+            .map(|(id, text)| format!("{id}: {text}"))
+            .collect::<Vec<_>>();
+        let coordinator = self
+            .role_of(Kind::Coordinator)
+            .filter(|_| self.shared.plan.subtasks.is_empty());
+        let mut text = None;
+        if let (Some(role), false) = (coordinator.cloned(), reports.is_empty()) {
+            text = self.ask_summary(&role, &reports).await;
+        }
+        let by_model = text.is_some();
+        let text = text.unwrap_or_else(|| joined.join("\n\n"));
+        self.shared
+            .journal
+            .append(Event::Summarised { text, by_model })
+            .await?;
+        Ok(())
+    }
+
+    async fn ask_summary(
+        &self,
+        role: &crate::plan::Role,
+        reports: &[(String, String)],
+    ) -> Option<String> {
+        let who = Agent {
+            round: self.round,
+            subtask: SubtaskId::new("summary"),
+            role: RoleName::new(role.name.as_str()),
+        };
+        let key = Key {
+            round: self.round,
+            subtask: who.subtask.to_string(),
+            role: who.role.to_string(),
+            call: 1,
+        };
+        let facts = self.facts.failed.join("\n");
+        let request = Request {
+            key,
+            messages: agent::summary(&self.shared.task, reports, &facts),
+            tools: Vec::new(),
+            reply_tokens: role.limits.reply_tokens.min(2000),
+            temperature: role.temperature,
+        };
+        let models = self.shared.models_of(role);
+        let asked = super::ask::ask(&self.shared, &who, models, &request, &self.shared.span).await;
+        let text = asked.ok()?.text.trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Ends a run in order: delivers what merged, writes the result.
+pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
+    drive.stopped();
+    let shared = drive.shared.clone();
+    let may_deliver = drive.facts.interrupted.is_none() && !shared.options.plan_only;
+    if may_deliver {
+        match deliver::deliver(drive).await {
+            Ok(event) => {
+                shared.journal.append(event).await?;
+            }
+            Err(error) => {
+                drive
+                    .facts
+                    .environment
+                    .get_or_insert(format!("the result could not be delivered: {error}"));
+            }
+        }
+    }
+    let (status, exit_code, reason) = status::judge(&drive.facts);
+    let mut summary = written(&shared)?;
+    (summary.status, summary.exit_code, summary.reason) = (status, exit_code, reason);
+    summary.snapshot = Some(drive.merged.to_string());
+    summary.verdict.clone_from(&drive.verdict);
+    summary.seconds = shared.started.elapsed().as_secs_f64();
+    if shared.options.apply && status == super::Status::Passed {
+        apply(&shared, drive, &mut summary).await?;
+    }
+    summary.next = report::next(&summary);
+    close(&shared, &summary).await?;
+    Ok(summary)
+}
+
+/// Ends a run whose own records or store failed: says so as far as it still can.
+pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, Error> {
+    drive.shared.stop.cancel.cancel();
+    drive.running.abort_all();
+    while drive.running.join_next().await.is_some() {}
+    drive.facts.environment = Some(error.to_string());
+    let shared = drive.shared.clone();
+    let Ok(mut summary) = written(&shared) else {
+        return Err(error);
+    };
+    (summary.status, summary.exit_code, summary.reason) = status::judge(&drive.facts);
+    summary.snapshot = Some(drive.merged.to_string());
+    summary.next = report::next(&summary);
+    match close(&shared, &summary).await {
+        Ok(()) => Ok(summary),
+        Err(_) => Err(error),
+    }
+}
+
+/// The summary as far as the journal tells it.
+fn written(shared: &Shared) -> Result<Summary, Error> {
+    let read = journal::read(&shared.dir.join("journal.jsonl"))?;
+    Ok(result::of(&State::of(&read.lines), &shared.dir))
+}
+
+async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Result<(), Error> {
+    if shared.plan.workspace.copy {
+        summary
+            .warnings
+            .push("--apply was ignored: the plan works on a copy".to_owned());
+        return Ok(());
+    }
+    let (base, merged) = (&shared.base.commit, &drive.merged);
+    let applied = shared
+        .store
+        .apply(&shared.workspace, base, merged, Force::No)
+        .await;
+    match applied {
+        Ok(crate::workspace::Applied::Done { paths }) => {
+            shared
+                .journal
+                .append(Event::Applied {
+                    paths,
+                    refused: Vec::new(),
+                })
+                .await?;
+        }
+        Ok(crate::workspace::Applied::Refused { paths }) => {
+            let refused: Vec<String> = paths
+                .iter()
+                .map(|(path, why)| format!("{path}: {why}"))
+                .collect();
+            refuse(summary, &refused.join("; "));
+            shared
+                .journal
+                .append(Event::Applied {
+                    paths: Vec::new(),
+                    refused,
+                })
+                .await?;
+        }
+        Err(error) => refuse(summary, &error.to_string()),
+    }
+    Ok(())
+}
+
+/// The status stays `passed`; what could not be applied stands on the branch or in the patch.
+fn refuse(summary: &mut Summary, why: &str) {
+    summary.exit_code = 1;
+    summary.reason = format!("passed, but it could not be applied: {why}");
+}
+
+async fn close(shared: &Arc<Shared>, summary: &Summary) -> Result<(), Error> {
+    let value = serde_json::to_value(summary).unwrap_or_default();
+    let status = value["status"].as_str().unwrap_or("error").to_owned();
+    let mut text = serde_json::to_vec_pretty(&value).unwrap_or_default();
+    text.push(b'\n');
+    super::start::write(
+        &shared.dir.join("report.md"),
+        report::markdown(summary).as_bytes(),
+    )?;
+    super::start::write(&shared.dir.join("result.json"), &text)?;
+    let ended = Event::RunEnded {
+        status,
+        exit_code: summary.exit_code,
+        reason: summary.reason.clone(),
+        result: value,
+    };
+    shared.journal.append(ended).await?;
+    if summary.status != super::Status::Passed {
+        shared.span.fail(
+            match summary.status {
+                super::Status::Failed => "verification_failed",
+                super::Status::Unverified => "not_verified",
+                super::Status::Limited => "budget_exceeded",
+                super::Status::Interrupted => "cancelled",
+                _ => "_OTHER",
+            },
+            &summary.reason,
+        );
+    }
+    Ok(())
+}
+
+/// The names of a run's models, each once, the default ones first.
+pub(super) fn model_names(models: &Models) -> Vec<String> {
+    let all = models.default.iter().chain(models.roles.values().flatten());
+    let mut names = Vec::new();
+    for name in all.map(|m| m.about().name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}

@@ -1,0 +1,165 @@
+//! report.md, and the command to type next.
+
+use std::fmt::Write as _;
+
+use super::summary::{Status, Summary, Verdict, VerdictStatus};
+
+/// What the operator does next, as a command.
+pub fn next(summary: &Summary) -> String {
+    let run = &summary.run;
+    match summary.status {
+        Status::Passed if summary.branch.is_none() && summary.patch.is_none() => {
+            format!("wharf show {run}")
+        }
+        Status::Passed => match &summary.branch {
+            Some(branch) => format!("git merge {branch}"),
+            None => format!("wharf apply {run}"),
+        },
+        Status::Failed | Status::Unverified => format!("wharf show {run}"),
+        Status::Limited | Status::Interrupted | Status::Error => format!("wharf log {run}"),
+    }
+}
+
+/// The report a person reads: what was asked, what was done, what the verifier says.
+pub fn markdown(summary: &Summary) -> String {
+    let mut out = String::new();
+    let status = word(summary.status);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "# Run {}: {status}\n\n{}\n",
+        summary.run, summary.reason
+    );
+    let _ = writeln!(out, "## Task\n\n{}\n", summary.task.trim());
+    if !summary.summary.is_empty() {
+        let _ = writeln!(out, "## Summary\n\n{}\n", summary.summary.trim());
+    }
+    subtasks(summary, &mut out);
+    if let Some(verdict) = &summary.verdict {
+        verified(verdict, &mut out);
+    }
+    rest(summary, &mut out);
+    out
+}
+
+fn subtasks(summary: &Summary, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "## Subtasks\n\n| subtask | role | needs | status | files | turns | tokens |"
+    );
+    let _ = writeln!(out, "| --- | --- | --- | --- | --- | --- | --- |");
+    for s in &summary.subtasks {
+        let tokens = s.usage.input_tokens + s.usage.output_tokens;
+        let status = format!("{:?}", s.status).to_lowercase();
+        let (needs, files) = (s.needs.join(", "), s.changed_files.len());
+        let _ = writeln!(
+            out,
+            "| {} | {} | {needs} | {status} | {files} | {} | {tokens} |",
+            s.id, s.role, s.turns
+        );
+    }
+    for s in &summary.subtasks {
+        let _ = writeln!(out, "\n### {} ({})\n", s.id, s.role);
+        if let Some(reason) = &s.reason {
+            let _ = writeln!(out, "{reason}\n");
+        }
+        let _ = writeln!(
+            out,
+            "{}",
+            s.summary.as_deref().unwrap_or("(no report)").trim()
+        );
+        for file in &s.changed_files {
+            let _ = writeln!(out, "- `{file}`");
+        }
+    }
+    for c in &summary.conflicts {
+        let status = format!("{:?}", c.status).to_lowercase();
+        let _ = writeln!(
+            out,
+            "\n### {} (conflict, {status})\n\nFiles: {}\n",
+            c.id,
+            c.files.join(", ")
+        );
+        let said = c
+            .summary
+            .as_deref()
+            .or(c.reason.as_deref())
+            .unwrap_or_default();
+        let _ = writeln!(out, "{said}");
+    }
+}
+
+fn verified(verdict: &Verdict, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "\n## Verdict: {}\n\n{}\n",
+        status(verdict.status),
+        verdict.summary.trim()
+    );
+    for criterion in &verdict.criteria {
+        let (status, text) = (status(criterion.status), &criterion.text);
+        let _ = writeln!(out, "- **{status}** {text} ({})", criterion.evidence);
+    }
+    for command in &verdict.commands {
+        let code = command
+            .exit_code
+            .map_or("could not be told".to_owned(), |code| code.to_string());
+        let _ = writeln!(
+            out,
+            "- `{}` exit code {code} in {:.1} s",
+            command.command, command.seconds
+        );
+    }
+    for path in &verdict.protected_changes {
+        let _ = writeln!(out, "- protected file changed: `{path}`");
+    }
+    let _ = writeln!(out, "\nJudged tree: `{}`", verdict.tree);
+}
+
+fn rest(summary: &Summary, out: &mut String) {
+    for warning in &summary.warnings {
+        let _ = writeln!(out, "\nWarning: {warning}");
+    }
+    if !summary.left_out.is_empty() {
+        let _ = writeln!(out, "\n## Left out\n");
+        for left in &summary.left_out {
+            let by = left.subtask.as_deref().unwrap_or("workspace");
+            let _ = writeln!(out, "- `{}` ({by}): {}", left.path, left.reason);
+        }
+    }
+    let delivered = match (&summary.branch, &summary.patch) {
+        (Some(branch), _) => format!("branch `{branch}`"),
+        (None, Some(patch)) => format!("patch `{patch}`"),
+        (None, None) => "no change was delivered".to_owned(),
+    };
+    let cost = summary
+        .cost_usd
+        .map_or("cost not known".to_owned(), |usd| format!("{usd:.4} USD"));
+    let _ = writeln!(
+        out,
+        "\n## Delivery\n\n{delivered}; {} input and {} output tokens in {} calls, {cost}, {:.0} s",
+        summary.usage.input_tokens,
+        summary.usage.output_tokens,
+        summary.usage.calls,
+        summary.seconds
+    );
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Passed => "passed",
+        Status::Failed => "failed",
+        Status::Unverified => "unverified",
+        Status::Limited => "limited",
+        Status::Interrupted => "interrupted",
+        Status::Error => "error",
+    }
+}
+
+fn status(status: VerdictStatus) -> &'static str {
+    match status {
+        VerdictStatus::Pass => "pass",
+        VerdictStatus::Fail => "fail",
+        VerdictStatus::Unknown => "unknown",
+    }
+}

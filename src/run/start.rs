@@ -1,0 +1,324 @@
+//! A run's beginning and end: its directory, lock, journal, store and base; then its result.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::board::{Board, Notice};
+use super::drive::Drive;
+use super::gate::Gates;
+use super::pot::{Amount, Limits, Pot};
+use super::shared::Shared;
+use super::{Error, Order, Summary, finish, trees};
+use crate::id::RunId;
+use crate::journal::{self, Event, RunStarted, Writer};
+use crate::sandbox::Tree;
+use crate::trace::{RunStart, Span};
+use crate::workspace::{Base, Source, Store};
+
+/// Bytes of one file, of all files, and the number of files that a base snapshot takes.
+const MAX_FILE: u64 = 256 << 20;
+const MAX_TOTAL: u64 = 4 << 30;
+const MAX_FILES: usize = 250_000;
+
+/// Runs a task under a plan to its end. An error means that the run could not start, or that its
+/// own records failed; everything else is in the summary.
+pub async fn start(order: Order) -> Result<Summary, Error> {
+    check(&order)?;
+    let opened = open(order).await?;
+    let Opened {
+        shared,
+        journal,
+        lock,
+    } = opened;
+    let mut drive = Drive::new(shared.clone());
+    let driven = drive.run().await;
+    let ended = match driven {
+        Ok(()) => finish::end(&mut drive).await,
+        Err(error) => finish::broken(&mut drive, error).await,
+    };
+    shared.span.end();
+    drop(drive);
+    drop(shared);
+    journal.close().await;
+    drop(lock);
+    ended
+}
+
+/// Refuses what cannot work before anything is made.
+fn check(order: &Order) -> Result<(), Error> {
+    let priced = order.plan.run.cost_usd.is_some();
+    let models = order
+        .models
+        .default
+        .iter()
+        .chain(order.models.roles.values().flatten());
+    for about in models.map(|m| m.about()) {
+        if priced && about.price.is_none() {
+            return Err(Error::Start {
+                code: 2,
+                kind: "price",
+                message: format!("a money limit is set, and the price of {} is not known", about.name),
+                hint: "give providers.NAME.price in the plan or the user configuration, or use a token limit"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+struct Opened {
+    shared: Arc<Shared>,
+    journal: journal::Handle,
+    lock: File,
+}
+
+async fn open(order: Order) -> Result<Opened, Error> {
+    let id = order.options.run_id.clone().unwrap_or_else(new_id);
+    let (dir, lock) = make_dir(&order.options.state, &id)?;
+    write(&dir.join("plan.yaml"), order.plan_text.as_bytes())?;
+    let (writer, journal, _) = Writer::open(&dir.join("journal.jsonl"))?;
+    let span = order.tracer.run(&RunStart {
+        run: id.to_string(),
+        plan: order.plan.name.clone(),
+    });
+    writer
+        .append(Event::RunStarted(started(&order, &id, span.trace_id())))
+        .await?;
+    order.watch.notice(&announcement(&order, &id, &dir));
+    let based = match take_base(&order, &dir).await {
+        Ok(based) => based,
+        Err(error) => {
+            writer.append(never_started(&error)).await?;
+            return Err(error);
+        }
+    };
+    let taken = Event::BaseTaken {
+        commit: based.base.commit.clone(),
+        tree: based.base.tree.clone(),
+        files: based.base.files,
+        bytes: based.base.bytes,
+        details: serde_json::to_value(&based.base).unwrap_or_default(),
+    };
+    writer.append(taken).await?;
+    let shared = Arc::new(share(order, id, dir, writer, span, based));
+    Ok(Opened {
+        shared,
+        journal,
+        lock,
+    })
+}
+
+/// The run's store with the base in it.
+struct Based {
+    store: Store,
+    base: Base,
+    tree: Tree,
+}
+
+async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
+    let store = Store::create(&dir.join("store.git"))
+        .await
+        .map_err(base_failed)?;
+    let source = Source {
+        path: order.workspace.clone(),
+        hide: order.plan.workspace.hide.clone(),
+        max_file: MAX_FILE,
+        max_total: MAX_TOTAL,
+        max_files: MAX_FILES,
+    };
+    let base = store.base(&source).await.map_err(base_failed)?;
+    let tree = trees::tree(&store, &base.commit)
+        .await
+        .map_err(base_failed)?;
+    order.watch.notice(&Notice::Base {
+        files: base.files,
+        bytes: base.bytes,
+        dirty: base.dirty,
+        hidden: base.hidden.clone(),
+        left_out: base.left_out.clone(),
+    });
+    Ok(Based { store, base, tree })
+}
+
+fn share(
+    order: Order,
+    id: RunId,
+    dir: PathBuf,
+    journal: Writer,
+    span: Span,
+    based: Based,
+) -> Shared {
+    let limits = Limits {
+        tokens: order.plan.run.tokens,
+        cost_usd: order.plan.run.cost_usd,
+    };
+    let (pot, keeper) = Pot::new(limits, Amount::default());
+    tokio::spawn(keeper);
+    let models = order
+        .models
+        .default
+        .iter()
+        .chain(order.models.roles.values().flatten());
+    let gates = Gates::new(models.map(|m| m.about().provider));
+    let names = based
+        .tree
+        .entries
+        .keys()
+        .map(|p| String::from_utf8_lossy(p).into_owned());
+    let board = Arc::new(Board::default());
+    order.watch.board(board.clone());
+    Shared {
+        base_paths: Arc::new(names.collect()),
+        hidden: based.base.hidden.iter().cloned().collect(),
+        id,
+        dir,
+        plan: order.plan,
+        task: order.task,
+        workspace: order.workspace,
+        options: order.options,
+        store: based.store,
+        base: based.base,
+        base_tree: based.tree,
+        journal,
+        engine: order.engine,
+        models: order.models,
+        pot,
+        gates,
+        hopeless: tokio::sync::watch::Sender::new(None),
+        board,
+        watch: order.watch,
+        stop: order.stop,
+        span,
+        started: tokio::time::Instant::now(),
+    }
+}
+
+/// The last line of a run whose base could not be taken.
+fn never_started(error: &Error) -> Event {
+    let exit_code = match error {
+        Error::Start { code, .. } => *code,
+        _ => 3,
+    };
+    Event::RunEnded {
+        status: "error".to_owned(),
+        exit_code,
+        reason: error.to_string(),
+        result: serde_json::Value::Null,
+    }
+}
+
+fn started(order: &Order, id: &RunId, trace_id: Option<String>) -> RunStarted {
+    RunStarted {
+        wharf_version: env!("CARGO_PKG_VERSION").to_owned(),
+        run: id.clone(),
+        task: order.task.clone(),
+        plan_name: order.plan.name.clone(),
+        plan_hash: order.plan.hash.clone(),
+        workspace: order.workspace.display().to_string(),
+        models: finish::model_names(&order.models),
+        options: serde_json::json!({
+            "apply": order.options.apply,
+            "verify": order.options.verify,
+            "plan_only": order.options.plan_only,
+            "delivery": format!("{:?}", order.options.delivery),
+            "copy": order.plan.workspace.copy,
+        }),
+        trace_id,
+    }
+}
+
+fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
+    let full = order
+        .plan
+        .roles
+        .values()
+        .filter(|r| r.sandbox.network == crate::plan::Network::Full);
+    let names = finish::model_names(&order.models);
+    Notice::Started {
+        run: id.to_string(),
+        task: order.task.clone(),
+        recorded: names.iter().any(|name| name.starts_with("replay:")),
+        model: names.join(", "),
+        run_dir: dir.display().to_string(),
+        network: full.map(|role| role.name.to_string()).collect(),
+    }
+}
+
+/// UTC to the second, and four hex digits to tell runs of one second apart.
+fn new_id() -> RunId {
+    let now = jiff::Timestamp::now();
+    let salt = (super::gate::jitter() * 65536.0) as u32;
+    RunId::new(format!("{}-{salt:04x}", now.strftime("%Y%m%d-%H%M%S")))
+}
+
+/// Makes the run's directory and takes its lock; the lock is what tells a live run from a dead one.
+fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
+    let runs = state.join("runs");
+    let dir = runs.join(id.as_str());
+    let failed = |error: std::io::Error| Error::Start {
+        code: 3,
+        kind: "state",
+        message: format!("cannot make {}: {error}", dir.display()),
+        hint: "set WHARF_HOME to a directory that can be written".to_owned(),
+    };
+    std::fs::create_dir_all(&runs).map_err(failed)?;
+    std::fs::create_dir(&dir).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::Start {
+            code: 2,
+            kind: "run_id",
+            message: format!("there is a run {id} already"),
+            hint: "choose another --run-id".to_owned(),
+        },
+        _ => failed(error),
+    })?;
+    let lock = File::create(dir.join("lock")).map_err(failed)?;
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .map_err(|error| failed(error.into()))?;
+    Ok((dir, lock))
+}
+
+/// True when no process holds the run's lock: nobody works on it any more. False when that cannot be told.
+pub fn is_dead(state: &Path, run: &str) -> bool {
+    let path = state.join("runs").join(run).join("lock");
+    match File::open(&path) {
+        Ok(lock) => {
+            rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+        }
+        // A directory that was removed has no owner left; anything else is not known.
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Writes a file whole or not at all: beside it, synced, then renamed.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    use std::io::Write as _;
+    let io = |operation| {
+        let path = path.to_owned();
+        move |source| Error::Io {
+            operation,
+            path,
+            source,
+        }
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io("write"))?;
+    file.write_all(bytes).map_err(io("write"))?;
+    file.as_file().sync_all().map_err(io("sync"))?;
+    file.persist(path)
+        .map_err(|error| io("rename")(error.error))?;
+    Ok(())
+}
+
+fn base_failed(error: crate::workspace::Error) -> Error {
+    let (code, hint) = match &error {
+        crate::workspace::Error::Refused { hint, .. } => (2, hint.clone()),
+        _ => (3, "see wharf doctor".to_owned()),
+    };
+    Error::Start {
+        code,
+        kind: "workspace",
+        message: error.to_string(),
+        hint,
+    }
+}

@@ -1,0 +1,241 @@
+//! What an agent's end means for the DAG: its node's place, what it blocks, what it says of the run.
+
+use std::collections::BTreeMap;
+
+use super::board::Notice;
+use super::drive::{Done, Drive};
+use super::schedule::Place;
+use super::worker::End;
+use super::{Error, ends, words};
+use crate::agent::Stop;
+use crate::id::{CommitId, SubtaskId};
+use crate::journal::{AgentKind, Event, SubtaskStatus};
+
+impl Drive {
+    pub async fn take(&mut self, ended: Result<End, tokio::task::JoinError>) -> Result<(), Error> {
+        match ended {
+            Ok(end) if end.kind == AgentKind::Merger => self.take_merger(end).await,
+            Ok(end) => self.take_worker(end).await,
+            // The node is not known any more; a panic is a fault of ours and ends the run.
+            Err(error) => {
+                self.facts.environment.get_or_insert(format!(
+                    "an agent's task ended by a fault of Wharf: {error}"
+                ));
+                Ok(())
+            }
+        }
+    }
+
+    async fn take_worker(&mut self, end: End) -> Result<(), Error> {
+        let id = end.who.subtask.clone();
+        self.merges
+            .know(&end.snapshot, std::slice::from_ref(&end.start));
+        let changed = self.changed(&end.start, &end.snapshot).await?;
+        let emptied = end.snapshot != end.start && self.emptied(&end.start, &end.snapshot).await?;
+        let verdict = ends::of(&end.outcome.ended, emptied);
+        if let Err(stop) = &end.outcome.ended {
+            self.note_stop(stop);
+        }
+        self.tell_end(&end, &verdict, changed.len());
+        let (status, reason) = match verdict {
+            ends::End::Done(report) => {
+                let done = Done {
+                    snapshot: end.snapshot.clone(),
+                    report,
+                    span: end.span,
+                };
+                if let Some(node) = self.nodes.get_mut(&id) {
+                    node.done = Some(done);
+                }
+                (SubtaskStatus::Done, None)
+            }
+            ends::End::Failed(reason) => (SubtaskStatus::Failed, Some(reason)),
+            ends::End::Cancelled => (
+                SubtaskStatus::Cancelled,
+                Some("the run was stopped".to_owned()),
+            ),
+        };
+        self.journal_end(&id, status, reason.clone(), Some(end.snapshot), changed)
+            .await?;
+        let place = match status {
+            SubtaskStatus::Done => Place::Done,
+            SubtaskStatus::Cancelled => Place::Cancelled,
+            SubtaskStatus::Failed | SubtaskStatus::Blocked => Place::Failed,
+        };
+        self.set_place(&id, place, reason).await
+    }
+
+    async fn take_merger(&mut self, end: End) -> Result<(), Error> {
+        let id = end.who.subtask.clone();
+        if let Err(stop) = &end.outcome.ended {
+            self.note_stop(stop);
+        }
+        let changed = self.changed(&end.start, &end.snapshot).await?;
+        let verdict = ends::of(&end.outcome.ended, false);
+        self.tell_end(&end, &verdict, changed.len());
+        match verdict {
+            ends::End::Done(report) => {
+                self.merges
+                    .know(&end.snapshot, std::slice::from_ref(&end.start));
+                self.merges.resolve(&id, &end.snapshot);
+                if let Some(node) = self.conflicts.get_mut(&id) {
+                    node.report = Some(report);
+                }
+                self.journal_end(&id, SubtaskStatus::Done, None, Some(end.snapshot), changed)
+                    .await
+            }
+            ends::End::Failed(reason) => self.lose(&id, reason).await,
+            ends::End::Cancelled => self.lose(&id, "the run was stopped".to_owned()).await,
+        }
+    }
+
+    pub async fn lose(&mut self, id: &SubtaskId, reason: String) -> Result<(), Error> {
+        self.merges.lose(id);
+        if let Some(node) = self.conflicts.get_mut(id) {
+            node.lost = Some(reason.clone());
+        }
+        self.fail(format!("{id} was not resolved: {reason}"));
+        self.journal_end(id, SubtaskStatus::Failed, Some(reason), None, Vec::new())
+            .await
+    }
+
+    pub async fn refuse(&mut self, id: &SubtaskId, reason: String) -> Result<(), Error> {
+        self.end_node(id, SubtaskStatus::Failed, Some(reason.clone()))
+            .await?;
+        self.set_place(id, Place::Failed, Some(reason)).await
+    }
+
+    pub async fn end_node(
+        &mut self,
+        id: &SubtaskId,
+        status: SubtaskStatus,
+        reason: Option<String>,
+    ) -> Result<(), Error> {
+        self.journal_end(id, status, reason, None, Vec::new()).await
+    }
+
+    /// Moves a node and ends what is blocked by that.
+    pub async fn set_place(
+        &mut self,
+        id: &SubtaskId,
+        place: Place,
+        reason: Option<String>,
+    ) -> Result<(), Error> {
+        if matches!(place, Place::Failed) {
+            let reason = reason.unwrap_or_default();
+            self.fail(format!("{id} failed: {reason}"));
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.failed = Some(reason);
+            }
+        }
+        for (blocked, by) in self.schedule.set(id, place) {
+            let reason = format!("needs {by}, which is not done");
+            if let Some(node) = self.nodes.get_mut(&blocked) {
+                node.failed = Some(reason.clone());
+            }
+            self.shared.tell(&Notice::Blocked {
+                subtask: blocked.to_string(),
+                reason: reason.clone(),
+            });
+            self.end_node(&blocked, SubtaskStatus::Blocked, Some(reason))
+                .await?;
+        }
+        Ok(())
+    }
+
+    pub async fn journal_end(
+        &self,
+        id: &SubtaskId,
+        status: SubtaskStatus,
+        reason: Option<String>,
+        snapshot: Option<CommitId>,
+        changed_files: Vec<String>,
+    ) -> Result<(), Error> {
+        let round = self.nodes.get(id).map_or(self.round, |node| node.round);
+        let event = Event::SubtaskEnded {
+            id: id.clone(),
+            round,
+            status,
+            reason,
+            snapshot,
+            changed_files,
+        };
+        self.shared.journal.append(event).await?;
+        Ok(())
+    }
+
+    /// What an agent's stop says of the whole run.
+    pub fn note_stop(&mut self, stop: &Stop) {
+        match stop {
+            Stop::Model { reason, hint } => {
+                let said = if hint.is_empty() {
+                    reason.clone()
+                } else {
+                    format!("{reason}; {hint}")
+                };
+                self.facts.environment.get_or_insert(said);
+            }
+            Stop::Environment { reason } => {
+                self.facts.environment.get_or_insert(reason.clone());
+            }
+            Stop::RunLimit { limit } => {
+                self.facts.limited.get_or_insert(limit.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a reason why the round failed.
+    pub fn fail(&mut self, reason: String) {
+        if !self.facts.failed.contains(&reason) {
+            self.facts.failed.push(reason);
+        }
+    }
+
+    /// Paths that differ, for display.
+    pub async fn changed(&self, from: &CommitId, to: &CommitId) -> Result<Vec<String>, Error> {
+        if from == to {
+            return Ok(Vec::new());
+        }
+        let differences = self.shared.store.differences(from, to).await;
+        let differences = differences.map_err(|source| Error::Workspace { source })?;
+        Ok(differences.iter().map(|d| words::path(&d.path)).collect())
+    }
+
+    async fn emptied(&self, from: &CommitId, to: &CommitId) -> Result<bool, Error> {
+        let count = async |commit| {
+            let files = self.shared.store.files(commit).await;
+            files
+                .map(|f| f.len())
+                .map_err(|source| Error::Workspace { source })
+        };
+        Ok(count(to).await? == 0 && count(from).await? > 1)
+    }
+
+    fn tell_end(&self, end: &End, verdict: &ends::End, changed_files: usize) {
+        let (status, reason) = match verdict {
+            ends::End::Done(_) => ("done", None),
+            ends::End::Failed(reason) => ("failed", Some(reason.clone())),
+            ends::End::Cancelled => ("cancelled", None),
+        };
+        self.shared.tell(&Notice::AgentEnded {
+            agent: end.who.subtask.to_string(),
+            role: end.who.role.to_string(),
+            status: status.to_owned(),
+            reason,
+            changed_files,
+            turns: end.outcome.turns,
+            tokens: end.tokens,
+            cost_usd: end.cost_usd,
+            seconds: end.outcome.elapsed.as_secs_f64(),
+        });
+    }
+
+    /// Reports of done subtasks by id, for prompts and the summary.
+    pub fn reports(&self) -> BTreeMap<&SubtaskId, &Done> {
+        self.nodes
+            .iter()
+            .filter_map(|(id, node)| Some((id, node.done.as_ref()?)))
+            .collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! A commit of the store as the tree a sandbox opens at, and a sandbox's changes as edits of the store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+use crate::id::{BlobId, CommitId};
+use crate::sandbox::{self, Changes, Entry, Tree};
+use crate::workspace::{self, Edit, Store};
+
+/// The tree of a commit; its bytes stay in the store until they are asked for.
+pub(super) async fn tree(store: &Store, commit: &CommitId) -> Result<Tree, workspace::Error> {
+    let files = store.files(commit).await?;
+    let entries = files
+        .into_iter()
+        .map(|file| {
+            let id = file.blob.as_str().to_owned();
+            (
+                file.path,
+                Entry {
+                    mode: into_sandbox(file.mode),
+                    size: file.size,
+                    id,
+                },
+            )
+        })
+        .collect();
+    Ok(Tree {
+        entries,
+        contents: Arc::new(Blobs(store.clone())),
+    })
+}
+
+struct Blobs(Store);
+
+impl sandbox::Contents for Blobs {
+    fn read(&self, ids: Vec<String>) -> BoxStream<'static, std::io::Result<Bytes>> {
+        self.0.read(ids.into_iter().map(BlobId::new).collect())
+    }
+}
+
+/// What may be committed, and what was left out with the reason.
+pub(super) struct Taken {
+    pub edits: Vec<Edit>,
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed.
+pub(super) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken {
+    let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    let mut left_out: Vec<(String, String)> = changes
+        .left_out
+        .iter()
+        .map(|(path, why)| (shown(path), why.clone()))
+        .collect();
+    let mut edits = Vec::with_capacity(changes.puts.len() + changes.deletes.len());
+    for path in changes.deletes {
+        if !hidden.contains(&shown(&path)) {
+            edits.push(Edit::Delete { path });
+        }
+    }
+    for put in changes.puts {
+        let name = shown(&put.path);
+        if hidden.contains(&name) {
+            left_out.push((
+                name,
+                "a file of this name is withheld from agents".to_owned(),
+            ));
+        } else {
+            let mode = into_workspace(put.mode);
+            edits.push(Edit::Put {
+                path: put.path,
+                mode,
+                content: put.content,
+            });
+        }
+    }
+    Taken { edits, left_out }
+}
+
+fn into_sandbox(mode: workspace::Mode) -> sandbox::Mode {
+    match mode {
+        workspace::Mode::File => sandbox::Mode::File,
+        workspace::Mode::Executable => sandbox::Mode::Executable,
+        workspace::Mode::Link => sandbox::Mode::Link,
+    }
+}
+
+fn into_workspace(mode: sandbox::Mode) -> workspace::Mode {
+    match mode {
+        sandbox::Mode::File => workspace::Mode::File,
+        sandbox::Mode::Executable => workspace::Mode::Executable,
+        sandbox::Mode::Link => workspace::Mode::Link,
+    }
+}

@@ -1,0 +1,229 @@
+//! One agent from its sandbox's start to its end: the same for coordinator, workers, merger and verifier.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::accept::Accept;
+use super::board::{Notice, Row};
+use super::desk::Desk;
+use super::settings;
+use super::shared::Shared;
+use crate::agent::{self, Assignment, Outcome, Stop};
+use crate::id::CommitId;
+use crate::journal::{Agent, AgentEnd, AgentKind, Event};
+use crate::model::Key;
+use crate::sandbox::Image;
+use crate::trace::{AgentStart, Span};
+use crate::{plan, tools};
+
+/// What one agent is to do.
+pub(super) struct Job {
+    pub who: Agent,
+    pub kind: AgentKind,
+    pub role: plan::Role,
+    pub image: Image,
+    pub start: CommitId,
+    pub first: String,
+    pub accept: Accept,
+    pub parent: Span,
+    /// Spans of what it needed, to be linked.
+    pub needs: Vec<Span>,
+}
+
+/// How it came out.
+pub(super) struct End {
+    pub who: Agent,
+    pub kind: AgentKind,
+    pub start: CommitId,
+    pub outcome: Outcome,
+    /// What it made, on top of `start`; equal to it when nothing changed.
+    pub snapshot: CommitId,
+    pub left_out: Vec<(String, String)>,
+    pub tokens: u64,
+    pub cost_usd: Option<f64>,
+    pub span: Span,
+}
+
+/// Runs the agent; never fails: what went wrong is in the outcome.
+pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
+    let (who, kind, start) = (job.who.clone(), job.kind, job.start.clone());
+    let span = open_span(&shared, &job);
+    let since = Instant::now();
+    announce(&shared, &job).await;
+    let worked = at_desk(&shared, job, span.clone()).await;
+    let (outcome, snapshot, left_out) = match worked {
+        Ok(worked) => worked,
+        Err(stop) => (stopped(stop, since.elapsed()), start.clone(), Vec::new()),
+    };
+    let (tokens, cost_usd) = shared
+        .board
+        .remove(who.subtask.as_str())
+        .map_or((0, None), |row| (row.tokens, row.cost_usd));
+    let mut end = End {
+        who,
+        kind,
+        start,
+        outcome,
+        snapshot,
+        left_out,
+        tokens,
+        cost_usd,
+        span,
+    };
+    if let Err(error) = shared.journal.append(ended(&end)).await {
+        end.outcome.ended = Err(Stop::Environment {
+            reason: error.to_string(),
+        });
+    }
+    if let Err(stop) = &end.outcome.ended {
+        end.span.fail(stop.word(), &stop.to_string());
+    }
+    // A verifier's span stays open for what its verdict is worth.
+    if end.kind != AgentKind::Verifier {
+        end.span.end();
+    }
+    end
+}
+
+async fn at_desk(
+    shared: &Arc<Shared>,
+    job: Job,
+    span: Span,
+) -> Result<(Outcome, CommitId, Vec<(String, String)>), Stop> {
+    let models = shared.models_of(&job.role).to_vec();
+    let window = job
+        .role
+        .context_window
+        .or_else(|| models.iter().map(|m| m.about().context_window).min())
+        .unwrap_or(128_000);
+    let ending = match job.kind {
+        AgentKind::Coordinator => tools::Ending::Plan,
+        AgentKind::Worker | AgentKind::Merger => tools::Ending::Report,
+        AgentKind::Verifier => tools::Ending::Verdict,
+    };
+    let tools = tools::Set::new(settings::tools(shared, &job.role, ending)).map_err(|error| {
+        Stop::Environment {
+            reason: error.to_string(),
+        }
+    })?;
+    let spec = settings::spec(
+        shared,
+        &job.role.sandbox,
+        job.image,
+        job.who.subtask.as_str(),
+    );
+    let (start, accept) = (job.start.clone(), job.accept);
+    let desk = Desk::open(shared.clone(), job.who.clone(), spec, start, models, accept).await?;
+    let assignment = Assignment {
+        system: job.role.prompt.clone(),
+        first: job.first,
+        ending,
+        tools,
+        compaction: shared.plan.compaction,
+        context_window: window,
+        key: Key {
+            round: job.who.round,
+            subtask: job.who.subtask.to_string(),
+            role: job.who.role.to_string(),
+            call: 0,
+        },
+        past: Vec::new(),
+        span,
+        role: job.role,
+    };
+    let mut outcome = agent::work(assignment, &desk).await;
+    // What stands in the sandbox is kept whatever ended the agent, as far as it can still be read.
+    let last = if matches!(outcome.ended, Err(Stop::Environment { .. })) {
+        Ok(None)
+    } else {
+        desk.take_snapshot().await
+    };
+    if let (Err(stop), Ok(_)) = (last, &outcome.ended) {
+        outcome.ended = Err(stop);
+    }
+    desk.close().await;
+    Ok((outcome, desk.snapshot(), desk.left_out()))
+}
+
+fn open_span(shared: &Shared, job: &Job) -> Span {
+    let about = shared
+        .models_of(&job.role)
+        .first()
+        .map(|m| m.about())
+        .unwrap_or_default();
+    let start = AgentStart {
+        run: shared.id.to_string(),
+        role: job.role.name.to_string(),
+        subtask: job.who.subtask.to_string(),
+        description: job.role.description.clone(),
+        provider: about.provider,
+        model: about.name,
+        round: job.who.round,
+        kind: match job.kind {
+            AgentKind::Coordinator => "coordinator",
+            AgentKind::Worker => "worker",
+            AgentKind::Merger => "merger",
+            AgentKind::Verifier => "verifier",
+        },
+    };
+    job.parent.agent(&start, &job.needs)
+}
+
+async fn announce(shared: &Shared, job: &Job) {
+    let (agent, role) = (job.who.subtask.to_string(), job.role.name.to_string());
+    shared.board.put(Row {
+        agent: agent.clone(),
+        role: role.clone(),
+        doing: "starting its sandbox".to_owned(),
+        turn: 0,
+        turns: job.role.limits.turns,
+        tokens: 0,
+        cost_usd: None,
+        since: std::time::Instant::now(),
+    });
+    shared.tell(&Notice::AgentStarted {
+        agent,
+        role,
+        round: job.who.round,
+    });
+    let models = shared.models_of(&job.role);
+    shared.journal.note(Event::AgentStarted {
+        agent: job.who.clone(),
+        kind: job.kind,
+        model: models.first().map(|m| m.about().name).unwrap_or_default(),
+        start: job.start.clone(),
+    });
+}
+
+fn stopped(stop: Stop, elapsed: Duration) -> Outcome {
+    Outcome {
+        ended: Err(stop),
+        turns: 0,
+        tool_calls: 0,
+        elapsed,
+        results: Vec::new(),
+    }
+}
+
+fn ended(end: &End) -> Event {
+    let stop = end.outcome.ended.as_ref().err();
+    Event::AgentEnded {
+        agent: end.who.clone(),
+        end: AgentEnd {
+            ended: end.outcome.ended.as_ref().ok().cloned(),
+            reason: stop.map(ToString::to_string),
+            stop: stop.and_then(|stop| serde_json::to_value(stop).ok()),
+            turns: end.outcome.turns,
+            tool_calls: end.outcome.tool_calls,
+            seconds: end.outcome.elapsed.as_secs_f64(),
+            snapshot: (end.snapshot != end.start).then(|| end.snapshot.clone()),
+            left_out: end
+                .left_out
+                .iter()
+                .map(|(path, why)| format!("{path}: {why}"))
+                .collect(),
+        },
+    }
+}
