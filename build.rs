@@ -7,10 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Static, at a fixed address: it must start in an image that has no loader.
-const FLAGS: [&str; 4] = ["-C", "target-feature=+crt-static", "-C", "relocation-model=static"];
+const FLAGS: [&str; 4] = [
+    "-C",
+    "target-feature=+crt-static",
+    "-C",
+    "relocation-model=static",
+];
 
 fn main() -> Result<(), String> {
-    for path in ["images/toolbox/src", "images/toolbox/Cargo.toml", "Cargo.lock", "build.rs"] {
+    for path in [
+        "images/toolbox/src",
+        "images/toolbox/Cargo.toml",
+        "Cargo.lock",
+        "build.rs",
+    ] {
         println!("cargo:rerun-if-changed={path}");
     }
     let out = PathBuf::from(variable("OUT_DIR")?);
@@ -21,9 +31,15 @@ fn main() -> Result<(), String> {
         output = build(&out, &target, &[])?;
     }
     if !output.status.success() {
-        return Err(format!("toolbox: {}", String::from_utf8_lossy(&output.stderr)));
+        return Err(format!(
+            "toolbox: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
-    let program = out.join("toolbox").join(&target).join("toolbox/wharf-toolbox");
+    let program = out
+        .join("toolbox")
+        .join(&target)
+        .join("toolbox/wharf-toolbox");
     if !program.is_file() {
         return Err(format!("toolbox: built, but not at {}", program.display()));
     }
@@ -33,8 +49,21 @@ fn main() -> Result<(), String> {
 
 fn build(out: &Path, target: &str, more: &[&str]) -> Result<Output, String> {
     Command::new(variable("CARGO")?)
-        .args(["build", "--locked", "--profile", "toolbox", "--target", target])
-        .args(["-p", "wharf-toolbox", "--bin", "wharf-toolbox", "--target-dir"])
+        .args([
+            "build",
+            "--locked",
+            "--profile",
+            "toolbox",
+            "--target",
+            target,
+        ])
+        .args([
+            "-p",
+            "wharf-toolbox",
+            "--bin",
+            "wharf-toolbox",
+            "--target-dir",
+        ])
         .arg(out.join("toolbox"))
         .args(more)
         .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"))
@@ -46,7 +75,10 @@ fn build(out: &Path, target: &str, more: &[&str]) -> Result<Output, String> {
         .map_err(|error| format!("toolbox: cargo: {error}"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a build script is told everything by environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a build script is told everything by environment"
+)]
 fn variable(name: &str) -> Result<String, String> {
     std::env::var(name).map_err(|error| format!("{name}: {error}"))
 }

@@ -1,1 +1,3 @@
 //! One test binary; each module is named by the behaviour it holds.
+
+mod toolbox; // process 1 of a sandbox, as a plain child on this machine
