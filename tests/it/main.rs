@@ -24,3 +24,4 @@ mod wire;
 // Plan files: shipped ones, broken ones, the DAG.
 mod plans;
 mod tools; // The tool contract: understanding, permission, the words of results.
+mod toolbox; // process 1 of a sandbox, as a plain child on this machine
