@@ -1,3 +1,4 @@
 //! One test binary; each module is named by the behaviour it holds.
 
+mod container; // sandboxes on a real engine
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
