@@ -27,4 +27,5 @@ mod wire;
 // Plan files: shipped ones, broken ones, the DAG.
 mod plans;
 mod tools; // The tool contract: understanding, permission, the words of results.
+mod container; // sandboxes on a real engine
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
