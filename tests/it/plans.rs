@@ -1,10 +1,10 @@
 //! Plan files: every shipped one reads, every broken one is refused at its place with a hint.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use proptest::prelude::*;
 use wharf::id::{RoleName, SubtaskId};
-use wharf::plan::{self, Dag, Error, GraphError, Kind, Plan, Subtask};
+use wharf::plan::{self, Error, Kind, Plan, Subtask};
+
+mod graph;
 
 const BAD: &str = include_str!("plans/bad.txt");
 
@@ -143,6 +143,11 @@ fn the_built_in_plan_has_the_roles_and_defaults_of_the_contract() {
             .values()
             .all(|role| !role.prompt.contains("<!--"))
     );
+}
+
+#[test]
+fn the_built_in_plan_has_the_limits_of_the_contract() {
+    let plan = Plan::built_in().unwrap();
     let run = &plan.run;
     assert_eq!(
         (run.parallel, run.subtasks, run.rounds, run.tokens),
@@ -339,186 +344,6 @@ fn zero_limits_are_limits() {
     assert_eq!((plan.run.tokens, plan.run.cost_usd), (0, Some(0.0)));
 }
 
-fn roles() -> BTreeMap<RoleName, plan::Role> {
-    Plan::built_in().unwrap().roles
-}
-
-fn names(ids: &[SubtaskId]) -> Vec<&str> {
-    ids.iter().map(SubtaskId::as_str).collect()
-}
-
-#[test]
-fn a_diamond_is_ordered_and_released_by_its_needs() {
-    let nodes = vec![
-        subtask("d", &["b", "c"]),
-        subtask("c", &["a"]),
-        subtask("b", &["a"]),
-        subtask("a", &[]),
-        subtask("z", &[]),
-    ];
-    let dag = Dag::new(nodes, 20, &roles()).unwrap();
-    assert_eq!(names(dag.order()), ["a", "z", "b", "c", "d"]);
-    assert_eq!(dag.layers().len(), 3);
-    let set = |ids: &[&str]| {
-        ids.iter()
-            .map(|id| SubtaskId::new(*id))
-            .collect::<BTreeSet<_>>()
-    };
-    assert_eq!(names(&dag.ready(&set(&[]), &set(&[]))), ["a", "z"]);
-    assert_eq!(
-        names(&dag.ready(&set(&["a"]), &set(&["a", "z"]))),
-        ["b", "c"]
-    );
-    assert_eq!(
-        names(&dag.ready(&set(&["a", "b"]), &set(&["a", "b", "z"]))),
-        ["c"]
-    );
-    assert_eq!(
-        names(&dag.dependents(&SubtaskId::new("a"))),
-        ["b", "c", "d"]
-    );
-    assert_eq!(
-        names(&dag.dependents(&SubtaskId::new("d"))),
-        [] as [&str; 0]
-    );
-}
-
-#[test]
-fn a_later_round_adds_to_what_is_done() {
-    let first = Dag::new(vec![subtask("a", &[])], 1, &roles()).unwrap();
-    let second = first
-        .extend(vec![subtask("c", &["a"])], 1, &roles())
-        .unwrap();
-    let done = BTreeSet::from([SubtaskId::new("a")]);
-    assert_eq!(names(&second.ready(&done, &done)), ["c"]);
-    assert_eq!(first.len(), 1);
-    let again = first
-        .extend(vec![subtask("a", &[])], 1, &roles())
-        .unwrap_err();
-    assert_eq!(
-        again.to_string(),
-        "the id `a` stands twice; every subtask needs an id of its own"
-    );
-    let circle = first.extend(
-        vec![subtask("x", &["y"]), subtask("y", &["x", "a"])],
-        2,
-        &roles(),
-    );
-    assert!(matches!(circle, Err(GraphError::Cycle { .. })));
-}
-
-#[test]
-fn a_coordinator_is_told_exactly_what_is_wrong() {
-    let told = |nodes: Vec<Subtask>| Dag::new(nodes, 3, &roles()).unwrap_err().to_string();
-    let mut shown = String::new();
-    let mut role = subtask("a", &[]);
-    role.role = RoleName::new("writer");
-    for nodes in [
-        vec![],
-        vec![subtask("a", &[]); 2],
-        (0..4).map(|i| subtask(&format!("s{i}"), &[])).collect(),
-        vec![
-            subtask("a", &["b"]),
-            subtask("b", &["c"]),
-            subtask("c", &["a"]),
-        ],
-        vec![subtask("a", &["zzz"]), subtask("b", &[])],
-        vec![subtask("b", &["A"]), subtask("a", &[])],
-        vec![subtask("Fix It", &[])],
-        vec![subtask("emoji-😀", &[])],
-        vec![subtask("", &[])],
-        vec![subtask(&"x".repeat(41), &[])],
-        vec![subtask("merge-1", &[])],
-        vec![role],
-    ] {
-        shown += &told(nodes);
-        shown.push('\n');
-    }
-    insta::assert_snapshot!(shown);
-}
-
-/// Some subtasks, each needing some of those before it in a hidden order.
-fn dags() -> impl Strategy<Value = Vec<Subtask>> {
-    (1..12usize).prop_flat_map(|count| {
-        let needs = proptest::collection::vec(any::<u16>(), count);
-        let order = Just((0..count).collect::<Vec<_>>()).prop_shuffle();
-        (needs, order).prop_map(|(needs, order)| {
-            let node = |(i, bits): (usize, &u16)| {
-                let ids = (0..i)
-                    .filter(|j| bits >> j & 1 == 1)
-                    .map(|j| format!("n{}", order[j]));
-                let ids: Vec<String> = ids.collect();
-                let needs: Vec<&str> = ids.iter().map(String::as_str).collect();
-                subtask(&format!("n{}", order[i]), &needs)
-            };
-            needs.iter().enumerate().map(node).collect()
-        })
-    })
-}
-
-proptest! {
-    #[test]
-    fn order_follows_needs_and_not_the_way_they_were_written(nodes in dags(), seed in any::<u64>()) {
-        let roles = roles();
-        let dag = Dag::new(nodes.clone(), 20, &roles).unwrap();
-        let place = |id: &SubtaskId| dag.order().iter().position(|other| other == id).unwrap();
-        prop_assert_eq!(dag.order().len(), nodes.len());
-        for node in &nodes {
-            for need in &node.needs {
-                prop_assert!(place(need) < place(&node.id));
-            }
-        }
-        let mut other = nodes.clone();
-        other.rotate_left(usize::try_from(seed % nodes.len() as u64).unwrap());
-        other.reverse();
-        let again = Dag::new(other, 20, &roles).unwrap();
-        prop_assert_eq!(again.order(), dag.order());
-    }
-
-    #[test]
-    fn any_order_of_finishes_starts_each_once_after_its_needs(nodes in dags(), mut seed in any::<u64>()) {
-        let dag = Dag::new(nodes, 20, &roles()).unwrap();
-        let (mut done, mut started) = (BTreeSet::new(), BTreeSet::new());
-        while done.len() < dag.len() {
-            for id in dag.ready(&done, &started) {
-                prop_assert!(dag.get(&id).unwrap().needs.iter().all(|need| done.contains(need)));
-                prop_assert!(started.insert(id));
-            }
-            let open: Vec<SubtaskId> = started.difference(&done).cloned().collect();
-            prop_assert!(!open.is_empty());
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let pick = usize::try_from(seed >> 33).unwrap() % open.len();
-            done.insert(open[pick].clone());
-        }
-    }
-
-    #[test]
-    fn a_circle_is_always_found_and_named(nodes in dags(), from in any::<usize>(), to in any::<usize>()) {
-        let mut nodes = nodes;
-        let (from, to) = (from % nodes.len(), to % nodes.len());
-        let dag = Dag::new(nodes.clone(), 20, &roles()).unwrap();
-        let (first, last) = (nodes[from].id.clone(), nodes[to].id.clone());
-        let closes = first == last || dag.dependents(&first).contains(&last);
-        if nodes[from].needs.contains(&last) {
-            return Ok(());
-        }
-        nodes[from].needs.push(last);
-        match Dag::new(nodes.clone(), 20, &roles()) {
-            Ok(_) => prop_assert!(!closes),
-            Err(GraphError::Cycle { path, index, place }) => {
-                prop_assert!(closes && path.len() >= 2);
-                prop_assert_eq!(path.first(), path.last());
-                for pair in path.windows(2) {
-                    let node = nodes.iter().find(|node| node.id == pair[0]).unwrap();
-                    prop_assert!(node.needs.contains(&pair[1]));
-                }
-                prop_assert_eq!(&nodes[index].needs[place], &path[1]);
-            }
-            Err(other) => prop_assert!(false, "{}", other),
-        }
-    }
-}
-
 #[test]
 fn the_schema_knows_every_key_and_refuses_others() {
     let schema = plan::schema();
@@ -537,4 +362,63 @@ fn the_schema_knows_every_key_and_refuses_others() {
     assert_eq!(schema["additionalProperties"], false);
     assert_eq!(schema["required"], serde_json::json!(["version"]));
     insta::assert_snapshot!(text);
+}
+
+/// Every file under `plans/` that ends in `.yaml`.
+fn shipped() -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir("plans").into_iter().flatten().flatten();
+    let mut paths: Vec<_> = files.map(|file| file.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "yaml"));
+    paths.sort();
+    paths
+}
+
+#[test]
+fn every_shipped_plan_reads_and_is_named_in_the_readme() {
+    let readme = std::fs::read_to_string("plans/README.md").unwrap();
+    assert!(shipped().len() >= 4);
+    for path in shipped() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let load = |file: &str| {
+            std::fs::read_to_string(format!("plans/{file}")).map_err(|e| e.to_string())
+        };
+        let plan = plan::parse(&text, &path.display().to_string(), &load)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let file = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(format!("{}.yaml", plan.name), file);
+        assert!(readme.contains(file), "{file} is not in plans/README.md");
+        assert!(plan.task.is_some() || plan.name == "default");
+    }
+}
+
+#[test]
+fn the_quickstart_stands_for_its_claims() {
+    let text = std::fs::read_to_string("plans/quickstart.yaml").unwrap();
+    let plan = plan::parse(&text, "plans/quickstart.yaml", &load).unwrap();
+    assert_eq!(plan.model, ["replay:quickstart.cassette.jsonl"]);
+    assert_eq!(plan.workspace.path.as_deref(), Some("quickstart"));
+    assert!(plan.workspace.copy);
+    assert_eq!(plan.acceptance.criteria.len(), 3);
+    let code = std::fs::read_to_string("plans/quickstart/prices/money.py").unwrap();
+    assert!(code.contains("ROUND_HALF_EVEN") && code.contains("- amount(discount)"));
+}
+
+#[test]
+fn every_key_of_the_schema_is_documented() {
+    let docs = std::fs::read_to_string("docs/plan-files.md").unwrap();
+    let schema = plan::schema();
+    let mut missing = Vec::new();
+    let defs = schema["$defs"].as_object().unwrap();
+    for part in defs.values().chain([&schema]) {
+        for key in part["properties"]
+            .as_object()
+            .into_iter()
+            .flat_map(|keys| keys.keys())
+        {
+            if !docs.contains(&format!("`{key}`")) && !docs.contains(&format!(".{key}`")) {
+                missing.push(key.clone());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docs/plan-files.md lacks {missing:?}");
 }
