@@ -11,4 +11,5 @@
 mod server; // a scripted model server on loopback that checks every request
 
 // What a model's wire survives.
-mod wire;
+mod messages; // Anthropic's protocol
+mod wire; // chat completions
