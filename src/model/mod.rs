@@ -12,6 +12,7 @@ mod openai;
 mod outgoing;
 pub mod price;
 pub mod provider;
+pub mod recording;
 pub mod replay;
 pub mod retry;
 pub mod secret;
@@ -28,7 +29,8 @@ use serde_json::Value;
 
 pub use http::Limits;
 pub use provider::{Provider, Wire, open, open_with};
-pub use replay::request_hash;
+pub use recording::Recording;
+pub use replay::{Replay, request_hash};
 pub use secret::{Secret, masked};
 
 /// One model behind one wire. An implementation makes a single attempt; `run` retries.

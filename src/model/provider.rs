@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::anthropic::Anthropic;
 use super::openai::OpenAi;
-use super::replay::{Recording, Replay};
-use super::{About, Error, Limits, Model, Price, Secret, http, price, secret};
+use super::{About, Error, Limits, Model, Price, Recording, Replay, Secret, http, price, secret};
 
 /// Where OpenAI's own models are.
 pub const OPENAI: &str = "https://api.openai.com/v1";

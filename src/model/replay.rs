@@ -1,136 +1,14 @@
 //! Answers recorded earlier, given again by the place of the call in its run.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
-
 use futures::future::BoxFuture;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{About, Call, Error, Finish, Key, Model, Price, Reply, Request, Usage, ids, outgoing};
+use super::recording::Recording;
+use super::{About, Error, Key, Model, Reply, Request, ids, outgoing};
 
 /// Tokens a recording pretends to hold: what was answered once fitted.
 const CONTEXT_WINDOW: u64 = 128_000;
-
-/// The answers of one file, by key.
-#[derive(Clone, Debug, Default)]
-pub struct Recording {
-    file: String,
-    answers: BTreeMap<Key, Answer>,
-    price: Option<Price>,
-}
-
-#[derive(Clone, Debug)]
-struct Answer {
-    reply: Reply,
-    latency: Duration,
-    /// The hash of the request it answered; only told, never looked up by.
-    request_hash: Option<String>,
-}
-
-/// One line of a cassette.
-#[derive(Deserialize)]
-struct Line {
-    key: Key,
-    reply: Value,
-    #[serde(default)]
-    latency_ms: u64,
-    #[serde(default)]
-    request_hash: Option<String>,
-}
-
-impl Recording {
-    /// Reads a cassette (a JSON object a line: `key`, `reply`, optionally `request_hash` and
-    /// `latency_ms`; a line with only `price` prices them all) or a run's journal.
-    pub fn load(path: &Path) -> Result<Self, Error> {
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| setup(&file, format!("cannot be read: {error}")))?;
-        Self::parse(&file, &text)
-    }
-
-    /// `load` without the file. Of two answers to one key the later counts: a resumed run asks again.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Error> {
-        let mut out = Self {
-            file: file.to_owned(),
-            ..Self::default()
-        };
-        let mut lines = text.split_inclusive('\n').enumerate().peekable();
-        while let Some((at, line)) = lines.next() {
-            if line.trim().is_empty() {
-                continue;
-            }
-            // A run that died may have left half a line, and only at the end.
-            let torn = lines.peek().is_none() && !line.ends_with('\n');
-            match serde_json::from_str(line) {
-                Ok(value) => out
-                    .take(value)
-                    .map_err(|what| setup(file, format!("line {}: {what}", at + 1)))?,
-                Err(_) if torn && !out.answers.is_empty() => {}
-                Err(error) => return Err(setup(file, format!("line {}: {error}", at + 1))),
-            }
-        }
-        if out.answers.is_empty() {
-            return Err(setup(file, "holds no answer".to_owned()));
-        }
-        Ok(out)
-    }
-
-    /// How many answers it holds.
-    pub fn len(&self) -> usize {
-        self.answers.len()
-    }
-
-    /// True when it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.answers.is_empty()
-    }
-
-    /// The hash of the request that `key` answered, where the recording has it.
-    pub fn recorded_hash(&self, key: &Key) -> Option<&str> {
-        self.answers.get(key)?.request_hash.as_deref()
-    }
-
-    fn take(&mut self, line: Value) -> Result<(), String> {
-        if line.get("type").is_some() {
-            return self.take_event(&line);
-        }
-        if let (Some(price), None) = (line.get("price"), line.get("key")) {
-            let price = Price::deserialize(price).map_err(|error| format!("price: {error}"))?;
-            self.price = Some(price);
-            return Ok(());
-        }
-        let line = Line::deserialize(&line).map_err(|error| error.to_string())?;
-        let answer = Answer {
-            reply: reply(&line.reply)?,
-            latency: Duration::from_millis(line.latency_ms),
-            request_hash: line.request_hash,
-        };
-        self.answers.insert(line.key, answer);
-        Ok(())
-    }
-
-    /// A journal's line; only answers count.
-    fn take_event(&mut self, line: &Value) -> Result<(), String> {
-        if line["type"] != "model_answered" {
-            return Ok(());
-        }
-        let mut key = line["agent"].clone();
-        if let Value::Object(agent) = &mut key {
-            agent.insert("call".to_owned(), line["call"].clone());
-        }
-        let key = Key::deserialize(&key).map_err(|error| error.to_string())?;
-        let answer = Answer {
-            reply: reply(&line["reply"])?,
-            latency: Duration::ZERO,
-            request_hash: None,
-        };
-        self.answers.insert(key, answer);
-        Ok(())
-    }
-}
 
 /// A recording as a model.
 pub struct Replay {
@@ -186,15 +64,6 @@ impl Model for Replay {
     }
 }
 
-/// One line of a cassette, without its newline.
-pub fn cassette_line(key: &Key, request_hash: Option<&str>, reply: &Value) -> String {
-    let mut line = json!({ "key": key, "reply": reply });
-    if let Some(hash) = request_hash {
-        line["request_hash"] = json!(hash);
-    }
-    line.to_string()
-}
-
 /// The SHA-256 of a request's messages and tools in one written form, as 64 hex digits.
 pub fn request_hash(request: &Request) -> String {
     let written = json!({ "messages": request.messages, "tools": request.tools });
@@ -212,67 +81,108 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// A recorded reply; one written by hand may leave out ids, usage and finish, and have arguments as
-/// an object.
-fn reply(value: &Value) -> Result<Reply, String> {
-    if let Ok(whole) = Reply::deserialize(value) {
-        return Ok(whole);
-    }
-    let fields = value.as_object().ok_or("the reply is no object")?;
-    let known = ["text", "calls", "finish", "usage", "model", "id", "native"];
-    if let Some(other) = fields.keys().find(|key| !known.contains(&key.as_str())) {
-        return Err(format!("the reply has an unknown key {other:?}"));
-    }
-    let text = match &value["text"] {
-        Value::Null => String::new(),
-        text => text
-            .as_str()
-            .ok_or("the reply's text is no string")?
-            .to_owned(),
-    };
-    let calls = match &value["calls"] {
-        Value::Null => Vec::new(),
-        calls => {
-            let calls = calls.as_array().ok_or("the reply's calls are no list")?;
-            calls.iter().map(call).collect::<Result<_, _>>()?
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Call, Message, ToolSpec};
+
+    fn request(call: u32, messages: Vec<Message>) -> Request {
+        Request {
+            key: Key {
+                round: 1,
+                subtask: "a".into(),
+                role: "coder".into(),
+                call,
+            },
+            messages,
+            tools: vec![],
+            reply_tokens: 10,
+            temperature: None,
         }
-    };
-    let finish = match &value["finish"] {
-        Value::Null if calls.is_empty() => Finish::Stop,
-        Value::Null => Finish::Calls,
-        finish => Finish::deserialize(finish).map_err(|error| format!("finish: {error}"))?,
-    };
-    let usage = match &value["usage"] {
-        Value::Null => Usage::estimate(0, value.to_string().len()),
-        usage => Usage::deserialize(usage).map_err(|error| format!("usage: {error}"))?,
-    };
-    Ok(Reply {
-        text,
-        calls,
-        finish,
-        usage,
-        model: value["model"].as_str().map(str::to_owned),
-        id: value["id"].as_str().map(str::to_owned),
-        native: value.get("native").cloned(),
-    })
-}
+    }
 
-fn call(value: &Value) -> Result<Call, String> {
-    let name = value["name"].as_str().ok_or("a call has no name")?;
-    Ok(Call {
-        id: value["id"].as_str().unwrap_or_default().to_owned(),
-        name: name.to_owned(),
-        arguments: match &value["arguments"] {
-            Value::Null => "{}".to_owned(),
-            Value::String(text) => text.clone(),
-            whole => whole.to_string(),
-        },
-    })
-}
+    fn user(text: &str) -> Message {
+        Message::User { text: text.into() }
+    }
 
-fn setup(file: &str, what: String) -> Error {
-    Error::Setup {
-        what: format!("the recording {file}: {what}"),
-        hint: "a recording is a cassette of JSON lines or the journal.jsonl of a run".to_owned(),
+    fn replay(reply: &serde_json::Value) -> Replay {
+        let key = request(1, vec![]).key;
+        let line = crate::model::recording::cassette_line(&key, Some("other"), reply);
+        Replay::new(Recording::parse("tape", &line).unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_answer_comes_by_its_key_whatever_the_request_says() {
+        let replay = replay(&json!({"text": "hi"}));
+        for text in ["one", "two"] {
+            assert_eq!(
+                replay
+                    .ask(&request(1, vec![user(text)]))
+                    .await
+                    .unwrap()
+                    .text,
+                "hi"
+            );
+        }
+        let error = replay
+            .ask(&request(2, vec![user("one")]))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the recording tape has no answer for call 2 of a (coder) in round 1"
+        );
+        assert_eq!(
+            (replay.about().name.as_str(), replay.about().price),
+            ("replay:tape", None)
+        );
+    }
+
+    #[tokio::test]
+    async fn recorded_ids_become_unique_in_the_new_conversation() {
+        let replay = replay(
+            &json!({"calls": [{"id": "x", "name": "bash"}, {"name": "bash"}], "native": {}}),
+        );
+        let call = Call {
+            id: "x".into(),
+            name: "bash".into(),
+            arguments: "{}".into(),
+        };
+        let messages = vec![
+            user("a"),
+            Message::Assistant {
+                text: String::new(),
+                calls: vec![call],
+                native: None,
+            },
+            Message::Tool {
+                call_id: "x".into(),
+                name: "bash".into(),
+                text: "t".into(),
+                failed: false,
+            },
+        ];
+        let reply = replay.ask(&request(1, messages)).await.unwrap();
+        let ids: Vec<_> = reply.calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!((ids, reply.native), (vec!["call_2", "call_3"], None));
+    }
+
+    #[test]
+    fn the_hash_sees_messages_and_tools_and_nothing_else() {
+        let one = request(1, vec![user("a")]);
+        let mut same = request(9, vec![user("a")]);
+        same.reply_tokens = 77;
+        assert_eq!(request_hash(&one), request_hash(&same));
+        assert_eq!(request_hash(&one).len(), 64);
+        assert_ne!(
+            request_hash(&one),
+            request_hash(&request(1, vec![user("b")]))
+        );
+        same.tools.push(ToolSpec {
+            name: "t".into(),
+            description: String::new(),
+            schema: json!({}),
+        });
+        assert_ne!(request_hash(&one), request_hash(&same));
     }
 }

@@ -29,3 +29,5 @@ mod plans;
 mod tools; // The tool contract: understanding, permission, the words of results.
 mod container; // sandboxes on a real engine
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
+mod messages; // Anthropic's protocol
+mod wire; // chat completions

@@ -175,6 +175,7 @@ impl FakeModel {
         });
         let router = axum::Router::new()
             .route("/v1/chat/completions", axum::routing::post(chat))
+            .route("/v1/messages", axum::routing::post(messages))
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -216,6 +217,20 @@ impl Drop for FakeModel {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Anthropic's address: what is answered must be scripted as raw pieces or a status.
+async fn messages(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let ask = {
+        let mut seen = shared.seen.lock().unwrap();
+        let number = seen.requests.len();
+        seen.requests.push(body.clone());
+        seen.headers.push(headers.clone());
+        ask(body, headers, number, &mut seen.conversations)
+    };
+    let answer = (shared.script)(&ask);
+    respond(answer, &ask)
 }
 
 async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {

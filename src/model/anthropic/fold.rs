@@ -257,3 +257,142 @@ fn usage(map: &Map<String, Value>) -> Option<Usage> {
         estimated: false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::stream::Fold as _;
+
+    fn fold(events: &[Value]) -> Result<Reply, String> {
+        let mut fold = Fold::default();
+        events.iter().try_for_each(|event| fold.event(event))?;
+        fold.reply("m", &[], 400)
+    }
+
+    fn start(usage: &Value) -> Value {
+        json!({"type": "message_start", "message": {"id": "msg_1", "model": "m-1", "content": [], "usage": usage}})
+    }
+
+    fn block(index: u64, value: &Value) -> Value {
+        json!({"type": "content_block_start", "index": index, "content_block": value})
+    }
+
+    fn delta(index: u64, delta: &Value) -> Value {
+        json!({"type": "content_block_delta", "index": index, "delta": delta})
+    }
+
+    fn end(reason: &str, usage: &Value) -> [Value; 2] {
+        let delta =
+            json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage});
+        [delta, json!({"type": "message_stop"})]
+    }
+
+    fn thought_and_call(input: &str) -> Vec<Value> {
+        let mut events = vec![
+            start(
+                &json!({"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5, "output_tokens": 1}),
+            ),
+            block(
+                0,
+                &json!({"type": "thinking", "thinking": "", "signature": ""}),
+            ),
+            delta(
+                0,
+                &json!({"type": "thinking_delta", "thinking": "a <b> & \u{2028} c  "}),
+            ),
+            json!({"type": "ping"}),
+            delta(0, &json!({"type": "signature_delta", "signature": "c2ln"})),
+            json!({"type": "content_block_stop", "index": 0}),
+            block(1, &json!({"type": "text", "text": ""})),
+            block(2, &json!({"type": "redacted_thinking", "data": "xyz=="})),
+            block(
+                3,
+                &json!({"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {}}),
+            ),
+            delta(
+                3,
+                &json!({"type": "input_json_delta", "partial_json": input}),
+            ),
+        ];
+        events.extend(end("tool_use", &json!({"output_tokens": 42})));
+        events
+    }
+
+    #[test]
+    fn blocks_go_back_as_they_came_and_only_to_their_model() {
+        let reply = fold(&thought_and_call(r#"{"command": "ls"}"#)).unwrap();
+        let native = reply.native.unwrap();
+        let wanted = json!([
+            {"type": "thinking", "thinking": "a <b> & \u{2028} c  ", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "xyz=="},
+            {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "ls"}},
+        ]);
+        assert_eq!(
+            verbatim(&native, "m", &reply.calls).map(|b| json!(b)),
+            Some(wanted)
+        );
+        assert_eq!(verbatim(&native, "other", &reply.calls), None);
+        assert_eq!(verbatim(&native, "m", &[]), None);
+    }
+
+    #[test]
+    fn usage_is_merged_and_counts_the_cache() {
+        let usage = fold(&thought_and_call("{}")).unwrap().usage;
+        assert_eq!(
+            usage,
+            Usage {
+                input: 115,
+                output: 42,
+                cached: 100,
+                estimated: false
+            }
+        );
+        let mut late = vec![
+            start(&json!({"input_tokens": 0, "output_tokens": 0})),
+            block(0, &json!({"type": "text", "text": "hi"})),
+        ];
+        late.extend(end(
+            "end_turn",
+            &json!({"input_tokens": 7, "output_tokens": 3}),
+        ));
+        let reply = fold(&late).unwrap();
+        assert_eq!((reply.usage.input, reply.usage.output), (7, 3));
+        assert_eq!(
+            (reply.text.as_str(), reply.finish, reply.native),
+            ("hi", Finish::Stop, None)
+        );
+    }
+
+    #[test]
+    fn a_stream_without_its_end_is_not_whole() {
+        let events = thought_and_call(r#"{"command": "ls"}"#);
+        for cut in 0..events.len() {
+            assert!(fold(&events[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn broken_input_stays_as_written_and_is_not_sent_back() {
+        let reply = fold(&thought_and_call(r#"{"command": "l"#)).unwrap();
+        assert_eq!(reply.calls[0].arguments, r#"{"command": "l"#);
+        assert_eq!(reply.native, None);
+        assert!(fold(&[block(0, &json!("no object"))]).is_err());
+        assert!(fold(&[delta(0, &json!({}))]).is_err());
+    }
+
+    #[test]
+    fn length_stops_and_whole_messages() {
+        let mut events = thought_and_call("{}");
+        events[10]["delta"]["stop_reason"] = json!("max_tokens");
+        assert_eq!(fold(&events).unwrap().finish, Finish::Length);
+        let mut whole = Fold::default();
+        let message = json!({"content": [{"type": "tool_use", "id": "t", "name": "bash", "input": null}], "stop_reason": "tool_use", "usage": {}});
+        whole.whole(&message).unwrap();
+        let reply = whole.reply("m", &[], 4).unwrap();
+        assert_eq!(
+            (reply.calls[0].arguments.as_str(), reply.usage.estimated),
+            ("{}", true)
+        );
+        assert!(Fold::default().whole(&json!({"content": null})).is_err());
+    }
+}
