@@ -1,3 +1,9 @@
 //! One test binary; each module is named by the behaviour it holds.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at its first surprise"
+)]
 
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
