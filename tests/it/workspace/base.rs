@@ -250,3 +250,33 @@ async fn sparse_and_hidden_files_are_no_deletions() {
     assert!(!base.dirty);
     assert_eq!(base.left_out[0].0, "out/b");
 }
+
+#[tokio::test]
+async fn what_a_checkout_converted_is_not_dirty() {
+    let world = World::new().await;
+    let files = [
+        ("a.txt", "1\n2\n"),
+        (".gitattributes", "*.txt text eol=crlf\n"),
+    ];
+    let dir = world.repository("repo", &files);
+    std::fs::remove_file(dir.join("a.txt")).unwrap();
+    git(&dir, &["checkout", "-q", "a.txt"]);
+    // As long ago as any real checkout: the index is younger than its files.
+    git(&dir, &["update-index", "--refresh", "-q"]);
+    let old = std::fs::File::options()
+        .write(true)
+        .open(dir.join("a.txt"))
+        .unwrap();
+    old.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000))
+        .unwrap();
+    git(&dir, &["update-index", "--refresh", "-q"]);
+    assert_eq!(read(&dir, "a.txt"), "1\r\n2\r\n");
+    let base = world.base(&dir).await;
+    assert!(!base.dirty);
+    assert_eq!(
+        world.text(&base.commit, "a.txt").await.unwrap(),
+        "1\r\n2\r\n"
+    );
+    write(&dir, b"a.txt", b"1\r\n3\r\n");
+    assert!(world.base(&dir).await.dirty);
+}
