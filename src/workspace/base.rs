@@ -12,6 +12,7 @@ use super::disk::{Content, Found, Root, Taken};
 use super::git::{Call, object_id, unreadable};
 use super::globs::Globs;
 use super::listing::{self, Listing};
+use super::settled::Settled;
 use super::store::{fields, fresh_ref, mode_of};
 use super::{Base, Error, GitKind, Mode, Source, Store, import, path};
 use crate::id::{BlobId, CommitId};
@@ -125,12 +126,23 @@ impl Store {
             Some(head) => self.head_files(&source.path, head).await?,
             None => BTreeMap::new(),
         };
+        let settled = match listing.head {
+            Some(_) => Some(Settled::read(&self.git, &source.path).await?),
+            None => None,
+        };
         for file in self.files(commit).await? {
             let entry = Entry {
                 mode: file.mode,
                 blob: file.blob,
             };
-            let same = at_head.remove(&file.path) == Some(Some(entry));
+            let there = at_head.remove(&file.path).flatten();
+            let same = match (&there, &settled) {
+                (Some(there), _) if *there == entry => true,
+                (Some(there), Some(settled)) if there.mode == entry.mode => {
+                    settled.holds(&file.path, &there.blob)?
+                }
+                _ => false,
+            };
             if !same && !start.is_foreign(&file.path) {
                 start.put.push(file.path);
             }

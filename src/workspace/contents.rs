@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::Stdio;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -15,6 +16,9 @@ use crate::id::BlobId;
 const CHUNK: usize = 64 * 1024;
 /// Ids asked for at once: few enough that asking never fills the pipe while answers wait.
 const GROUP: usize = 256;
+
+/// No single answer may take longer.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 struct Reader {
     // Held so that dropping the stream kills the process.
@@ -37,7 +41,8 @@ impl Store {
         }
         match self.reader(blobs) {
             Ok(reader) => stream::try_unfold(reader, |mut reader| async move {
-                Ok(reader.next().await?.map(|chunk| (chunk, reader)))
+                let chunk = bounded(reader.next()).await?;
+                Ok(chunk.map(|chunk| (chunk, reader)))
             })
             .boxed(),
             Err(error) => stream::once(async { Err(io::Error::other(error)) }).boxed(),
@@ -51,8 +56,7 @@ impl Store {
         }
         let mut contents = Vec::with_capacity(blobs.len());
         let mut reader = self.reader(blobs)?;
-        while let Some(content) = reader
-            .whole()
+        while let Some(content) = bounded(reader.whole())
             .await
             .map_err(|source| self.read_error(source))?
         {
@@ -70,7 +74,7 @@ impl Store {
     }
 
     fn reader(&self, blobs: Vec<BlobId>) -> Result<Reader, Error> {
-        let call = self.call("cat-file").args(["--batch", "--buffer"]);
+        let call = self.call("cat-file").arg("--batch");
         let mut child = self.git.spawn(&call, Stdio::piped(), Stdio::piped())?;
         let gone = || self.read_error(io::ErrorKind::BrokenPipe.into());
         // Nothing is read from stderr: its pipe is closed, what matters stands in the answers.
@@ -84,6 +88,16 @@ impl Store {
             left: 0,
             inside: false,
         })
+    }
+}
+
+async fn bounded<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "git cat-file gave no answer",
+        )),
     }
 }
 

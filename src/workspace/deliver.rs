@@ -246,7 +246,12 @@ impl Quarantine {
         ]);
         let out = std::fs::File::create(&pack).map_err(io)?;
         git.through(call, open(&list)?, Some(out)).await?;
-        let call = Call::new("index-pack", source).arg("--stdin");
+        // From a sub-directory index-pack would write beside the workspace instead of into the
+        // repository (seen with 2.47), so it is told the repository.
+        let call = Call::new("rev-parse", source).arg("--absolute-git-dir");
+        let answer = git.ask(call, b"").await?;
+        let repository = path::as_path(answer.strip_suffix(b"\n").unwrap_or(&answer));
+        let call = Call::bare("index-pack", repository).arg("--stdin");
         git.through(call, open(&pack)?, None).await?;
         Ok(())
     }

@@ -64,6 +64,9 @@ pub(super) async fn list(git: &Git, source: &Source) -> Result<Listing, Error> {
         within(source.max_files, &listing)?;
     }
     within(source.max_files, &listing)?;
+    if listing.git != GitKind::None {
+        passed_by(&dir, &mut listing);
+    }
     Ok(listing)
 }
 
@@ -126,7 +129,10 @@ async fn is_ignored(git: &Git, dir: &Path, listing: &Listing) -> Result<bool, Er
     if listing.prefix.is_empty() {
         return Ok(false);
     }
-    let call = Call::new("check-ignore", dir).args(["-q", "."]);
+    // check-ignore refuses to run with literal pathspecs.
+    let call = Call::new("check-ignore", dir)
+        .args(["-q", "."])
+        .env("GIT_LITERAL_PATHSPECS", "0");
     let output = git.try_ask(call, b"").await?;
     match output.code {
         0 => Ok(true),
@@ -175,6 +181,38 @@ async fn files_of(
         }
     }
     Ok(())
+}
+
+/// Adds what git's listing passes by in silence beside the files it names: FIFOs, sockets and
+/// devices, and folders that may not be read.
+fn passed_by(dir: &Path, listing: &mut Listing) {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::FileTypeExt;
+    let mut folders: BTreeSet<Vec<u8>> = BTreeSet::from([Vec::new()]);
+    for at in &listing.paths {
+        folders.extend(path::parents(at).next().map(<[u8]>::to_vec));
+    }
+    for folder in folders {
+        // A folder that is a link by now holds nothing of the workspace's.
+        let full = dir.join(path::as_path(&folder));
+        let real = std::fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_dir());
+        let Ok(entries) = std::fs::read_dir(&full) else {
+            continue;
+        };
+        for entry in entries.filter_map(Result::ok).filter(|_| real) {
+            let at = path::join(&folder, entry.file_name().as_bytes());
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_dir() {
+                if let Err(error) = std::fs::read_dir(entry.path()) {
+                    listing.unreadable.push((at, error.kind().to_string()));
+                }
+            } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+                listing.paths.insert(at);
+            }
+        }
+    }
 }
 
 enum Listed {

@@ -19,6 +19,7 @@ mod merge;
 mod path;
 mod place;
 mod resolve;
+mod settled;
 mod store;
 
 use std::path::PathBuf;

@@ -37,3 +37,5 @@ mod container; // sandboxes on a real engine
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
 mod messages; // Anthropic's protocol
 mod wire; // chat completions
+
+mod workspace; // trees, snapshots, merges, delivery, apply

@@ -1,0 +1,16 @@
+//! The workspace room against real repositories: nothing of the operator's moves, nothing is lost.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod apply;
+mod base;
+mod canary;
+mod deliver;
+mod fixture;
+mod merge;
+mod random;
+mod store;

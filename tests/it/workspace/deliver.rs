@@ -1,0 +1,286 @@
+//! The branch: on HEAD, only what changed, and nothing else of the repository moves.
+
+use std::path::Path;
+
+use wharf::id::CommitId;
+use wharf::workspace::{Error, Mode, Step};
+
+use super::fixture::*;
+
+fn step(commit: &CommitId, message: &str) -> Step {
+    Step {
+        commit: commit.clone(),
+        message: message.into(),
+    }
+}
+
+fn log(dir: &Path, branch: &str) -> Vec<String> {
+    let log = git(
+        dir,
+        &["log", "--reverse", "--format=%s|%an <%ae>|%cn", branch],
+    );
+    log.lines().map(str::to_owned).collect()
+}
+
+fn names(dir: &Path, range: &str) -> Vec<String> {
+    let names = git(
+        dir,
+        &[
+            "-c",
+            "core.quotePath=false",
+            "diff",
+            "--name-status",
+            "--no-renames",
+            range,
+        ],
+    );
+    names.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_clean_repository_gets_the_steps_on_head() {
+    let world = World::new().await;
+    let dir = world.repository("repo", &[("a", "1\n"), ("d/b", "2\n"), ("old", "o\n")]);
+    git(&dir, &["status"]);
+    let base = world.base(&dir).await;
+    let one = world
+        .child(&base.commit, &[put("a", "one\n"), delete("old")])
+        .await;
+    let two = world
+        .child(
+            &one,
+            &[
+                put_as("run", Mode::Executable, b"x"),
+                put_as("l", Mode::Link, b"a"),
+            ],
+        )
+        .await;
+    let (before, status_before) = (working_state(&dir), status(&dir));
+    let steps = [step(&one, "first: a"), step(&two, "second: run")];
+    let done = world
+        .store
+        .deliver_branch(&dir, &base, "wharf/r1", &steps)
+        .await
+        .unwrap();
+    assert_eq!(working_state(&dir), before);
+    assert_eq!(status(&dir), status_before);
+    assert_eq!(
+        git(&dir, &["rev-parse", "wharf/r1"]).trim(),
+        done.commit.as_str()
+    );
+    let tree = git(&dir, &["rev-parse", "wharf/r1^{tree}"]);
+    assert_eq!(tree.trim(), world.store.tree(&two).await.unwrap().as_str());
+    let log = log(&dir, "main..wharf/r1");
+    assert_eq!(
+        log,
+        [
+            "first: a|Wharf <wharf@localhost>|Wharf",
+            "second: run|Wharf <wharf@localhost>|Wharf"
+        ]
+    );
+    assert_eq!(
+        git(&dir, &["merge-base", "main", "wharf/r1"]),
+        git(&dir, &["rev-parse", "main"])
+    );
+    git(&dir, &["fsck", "--strict", "--full"]);
+}
+
+#[tokio::test]
+async fn the_same_again_is_no_error_and_anything_else_under_the_name_is_refused() {
+    let world = World::new().await;
+    let dir = world.repository("repo", &[("a", "1\n")]);
+    let base = world.base(&dir).await;
+    let one = world.child(&base.commit, &[put("a", "one\n")]).await;
+    let two = world.child(&one, &[put("b", "two\n")]).await;
+    let steps = [step(&one, "first"), step(&two, "second")];
+    let done = world
+        .store
+        .deliver_branch(&dir, &base, "wharf/r1", &steps)
+        .await
+        .unwrap();
+    // The same again is the same commit; another content under the same name is refused.
+    let again = world
+        .store
+        .deliver_branch(&dir, &base, "wharf/r1", &steps)
+        .await
+        .unwrap();
+    assert_eq!(again, done);
+    let error = world
+        .store
+        .deliver_branch(&dir, &base, "wharf/r1", &steps[..1])
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    for bad in ["main", "wharf", "wharf/r1/x", "a..b", "-x", "", "a b"] {
+        let error = world
+            .store
+            .deliver_branch(&dir, &base, bad, &steps)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{bad}: {error}");
+    }
+    assert_eq!(
+        git(&dir, &["rev-parse", "wharf/r1"]).trim(),
+        done.commit.as_str()
+    );
+}
+
+#[tokio::test]
+async fn a_nasty_working_tree_is_shown_first_and_what_agents_never_saw_stays() {
+    let world = World::new().await;
+    let dir = nasty(&world);
+    let base = world.base(&dir).await;
+    let one = world
+        .child(
+            &base.commit,
+            &[put("tracked.txt", "agent\n"), put("bad\nname", "x\n")],
+        )
+        .await;
+    let (before, status_before) = (working_state(&dir), status(&dir));
+    let steps = [step(&one, "work")];
+    world
+        .store
+        .deliver_branch(&dir, &base, "result", &steps)
+        .await
+        .unwrap();
+    assert_eq!(working_state(&dir), before);
+    assert_eq!(status(&dir), status_before);
+    let log = log(&dir, "main..result");
+    assert_eq!(log.len(), 2);
+    assert!(log[0].starts_with("working tree at start|"));
+    assert_eq!(
+        names(&dir, "result~1..result"),
+        ["A\t\"bad\\nname\"", "M\ttracked.txt"]
+    );
+    let start = names(&dir, "main..result~1");
+    assert!(start.contains(&"D\tgone.txt".to_owned()), "{start:?}");
+    assert!(start.contains(&"A\tuntracked.txt".to_owned()), "{start:?}");
+    assert!(
+        !start
+            .iter()
+            .any(|line| line.contains(".env") || line.contains("secrets")),
+        "{start:?}"
+    );
+    assert!(
+        !start
+            .iter()
+            .any(|line| line.contains("nested") || line.contains("mod")),
+        "{start:?}"
+    );
+    git(&dir, &["fsck", "--full"]);
+}
+
+#[tokio::test]
+async fn a_sub_directory_is_grafted_at_its_prefix() {
+    let world = World::new().await;
+    let dir = world.repository(
+        "repo",
+        &[("top", "t\n"), ("p/q/a", "1\n"), ("p/other", "o\n")],
+    );
+    write(&dir, b"top", b"dirty outside\n");
+    let sub = dir.join("p/q");
+    let base = world.base(&sub).await;
+    assert!(!base.dirty);
+    let before = working_state(&dir);
+    let one = world
+        .child(&base.commit, &[put("a", "one\n"), put("n/b", "2\n")])
+        .await;
+    world
+        .store
+        .deliver_branch(&sub, &base, "sub", &[step(&one, "m")])
+        .await
+        .unwrap();
+    assert_eq!(working_state(&dir), before);
+    assert_eq!(names(&dir, "main..sub"), ["M\tp/q/a", "A\tp/q/n/b"]);
+}
+
+#[tokio::test]
+async fn unborn_linked_and_shallow_repositories_get_their_branch() {
+    let world = World::new().await;
+    let unborn = world.path("unborn");
+    init(&unborn);
+    write(&unborn, b"a", b"1\n");
+    let base = world.base(&unborn).await;
+    let one = world.child(&base.commit, &[put("b", "2\n")]).await;
+    world
+        .store
+        .deliver_branch(&unborn, &base, "new", &[step(&one, "m")])
+        .await
+        .unwrap();
+    assert_eq!(log(&unborn, "new").len(), 2);
+    assert_eq!(git(&unborn, &["status", "--porcelain"]), "?? a\n");
+
+    let dir = world.repository("repo", &[("a", "1\n")]);
+    write(&dir, b"a", b"2\n");
+    git(&dir, &["commit", "-qam", "second"]);
+    let linked = world.path("linked");
+    git(&dir, &["worktree", "add", "-q", linked.to_str().unwrap()]);
+    let shallow = world.path("shallow");
+    let url = format!("file://{}", dir.display());
+    git(
+        world.dir.path(),
+        &[
+            "clone",
+            "-q",
+            "--depth",
+            "1",
+            &url,
+            shallow.to_str().unwrap(),
+        ],
+    );
+    for place in [linked, shallow] {
+        let base = world.base(&place).await;
+        let one = world.child(&base.commit, &[put("b", "2\n")]).await;
+        world
+            .store
+            .deliver_branch(&place, &base, "r", &[step(&one, "m")])
+            .await
+            .unwrap();
+        assert_eq!(names(&place, "HEAD..r"), ["A\tb"]);
+        git(&place, &["fsck", "--full"]);
+        assert_eq!(git(&place, &["status", "--porcelain"]), "");
+    }
+}
+
+#[tokio::test]
+async fn head_that_moved_meanwhile_changes_nothing() {
+    let world = World::new().await;
+    let dir = world.repository("repo", &[("a", "1\n")]);
+    let base = world.base(&dir).await;
+    write(&dir, b"later", b"l\n");
+    git(&dir, &["add", "-A"]);
+    git(&dir, &["commit", "-q", "-m", "later"]);
+    let one = world.child(&base.commit, &[put("b", "2\n")]).await;
+    world
+        .store
+        .deliver_branch(&dir, &base, "r", &[step(&one, "m")])
+        .await
+        .unwrap();
+    assert_eq!(log(&dir, "r").len(), 2);
+    assert_eq!(names(&dir, "main~1..r"), ["A\tb"]);
+}
+
+#[tokio::test]
+async fn what_no_branch_can_show_is_refused() {
+    let world = World::new().await;
+    let dir = nasty(&world);
+    let base = world.base(&dir).await;
+    for path in ["mod/lib.c", "nested/inner.txt"] {
+        let one = world.child(&base.commit, &[put(path, "agent\n")]).await;
+        let error = world
+            .store
+            .deliver_branch(&dir, &base, "r", &[step(&one, "m")])
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+    }
+    let plain = world.path("plain");
+    write(&plain, b"a", b"1");
+    let base = world.base(&plain).await;
+    let error = world
+        .store
+        .deliver_branch(&plain, &base, "r", &[])
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+}
