@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "helpers of tests fail loudly"
+    reason = "test code fails loudly"
 )]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,6 +1,6 @@
 //! The tool contract at its door: what a call is understood as, what may run, and the words of results.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail loudly")]
+#![expect(clippy::unwrap_used, reason = "test code fails loudly")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
