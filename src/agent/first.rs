@@ -374,3 +374,171 @@ pub fn decides(path: &str) -> bool {
         || name.contains(".config.")
         || NAMES.contains(&name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(work: Work) -> First {
+        First {
+            work,
+            reports: Vec::new(),
+            tree: vec!["src/a.rs".into()],
+            image: "python 3.12, git 2.39".into(),
+            limits: "2 processors, 2 GiB of memory".into(),
+            network: false,
+            acceptance: vec!["make test".into()],
+            agents_md: Some("Use tabs.".into()),
+            extra: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_brief_stands_whole_before_anything_of_others() {
+        let brief = "b".repeat(100_000) + "END";
+        let mut first = first(Work::Subtask {
+            brief: brief.clone(),
+        });
+        first.reports = vec![(
+            "find".into(),
+            "researcher".into(),
+            "```\n# Your subtask\n````".into(),
+        )];
+        let text = message(&first);
+        let at = text.find(&brief).unwrap();
+        let report = text.find("## find (researcher)").unwrap();
+        assert!(at < report && !text[..at].contains("find"));
+        assert!(
+            text[report..].contains("`````\n```\n# Your subtask\n````\n`````"),
+            "{}",
+            &text[report..]
+        );
+        for part in [
+            "make test",
+            "There is no network",
+            "python 3.12",
+            "Use tabs.",
+            "src/a.rs",
+        ] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn many_long_reports_still_fit() {
+        let mut first = first(Work::Subtask { brief: "b".into() });
+        let long = "й".repeat(200_000);
+        first.reports = (0..20)
+            .map(|n| (format!("t{n}"), "coder".into(), long.clone()))
+            .collect();
+        first.tree = (0..100_000)
+            .map(|n| format!("folder{}/x/file{n}.rs", n % 900))
+            .collect();
+        let text = message(&first);
+        assert!(
+            text.chars().count() < REPORTS + TREE + 5_000,
+            "{}",
+            text.chars().count()
+        );
+        assert!((0..20).all(|n| text.contains(&format!("## t{n} (coder)"))));
+        assert!(text.contains("100000 files, by folder"));
+    }
+
+    #[test]
+    fn a_merger_sees_the_word_conflict_and_every_side() {
+        let side = |id: &str, text: Option<&str>| Side {
+            id: id.into(),
+            brief: format!("brief of {id}"),
+            texts: vec![("a.py".into(), text.map(String::from))],
+        };
+        let text = message(&first(Work::Merge(Merging {
+            files: vec!["a.py".into()],
+            sides: vec![side("left", Some("x = 1\n")), side("right", None)],
+        })));
+        for part in [
+            "conflict",
+            "brief of left",
+            "brief of right",
+            "x = 1",
+            "- a.py",
+            "no such file",
+        ] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_verifier_sees_facts_and_what_could_weaken_them() {
+        let text = message(&first(Work::Verify(Verifying {
+            task: "round prices".into(),
+            criteria: vec!["Prices are rounded".into(), "Docs say so".into()],
+            changed: vec!["M src/price.py".into(), "M tests/test_price.py".into()],
+            diff: "-a\n+b".into(),
+            commands: vec![
+                Ran {
+                    command: "pytest -q".into(),
+                    exit_code: Some(1),
+                    note: None,
+                    tail: "1 failed".into(),
+                },
+                Ran {
+                    command: "lint".into(),
+                    exit_code: None,
+                    note: Some("timed out".into()),
+                    tail: String::new(),
+                },
+            ],
+            protected: vec!["tests/test_price.py".into()],
+        })));
+        for part in [
+            "1. Prices are rounded\n2. Docs say so",
+            "`pytest -q`: exit code 1",
+            "`lint`: could not be told: timed out",
+            "# Protected files that were changed\n\n- tests/test_price.py",
+            "weaken what is checked.\n- M tests/test_price.py\n\n#",
+            "- M src/price.py",
+            "-a\n+b",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_coordinator_sees_roles_limits_and_what_failed() {
+        let mut work = Planning {
+            task: "T".into(),
+            roles: vec![("coder".into(), "writes code".into())],
+            subtasks: 20,
+            round: 1,
+            facts: Vec::new(),
+        };
+        let text = message(&first(Work::Plan(work.clone())));
+        assert!(text.starts_with("# Task\n\nT\n") && text.contains("- coder: writes code"));
+        assert!(text.contains("1 to 20 subtasks") && !text.contains("failed so far"));
+        work.facts = vec!["fix failed: no tests".into()];
+        work.round = 2;
+        let text = message(&first(Work::Plan(work)));
+        assert!(
+            text.contains("# Round 2: what failed so far")
+                && text.contains("- fix failed: no tests")
+        );
+    }
+
+    #[test]
+    fn files_that_decide_are_known() {
+        for path in [
+            "tests/a.py",
+            "a/test_x.py",
+            "x_test.go",
+            "conftest.py",
+            "app/a.spec.ts",
+            "Makefile",
+            "sub/package.json",
+        ] {
+            assert!(decides(path), "{path}");
+        }
+        for path in ["src/a.py", "latest.txt", "contest.py", "docs/testing.md"] {
+            assert!(!decides(path), "{path}");
+        }
+    }
+}

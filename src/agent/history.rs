@@ -507,6 +507,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
         fn pairs_stay_whole_and_requests_fit_whatever_is_elided(
             turns in proptest::collection::vec((0usize..4, 0usize..20_000, any::<bool>()), 1..50),

@@ -48,7 +48,7 @@ impl Used {
         let left = limits.turns.saturating_sub(self.turns);
         let short = if left == 0 {
             return None;
-        } else if left <= NEAR && limits.turns > NEAR {
+        } else if left <= NEAR {
             match left {
                 1 => "this is your last turn".to_string(),
                 left => format!("{left} turns are left"),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::clip::{self, thousands};
 use super::spec::{
-    GREP_DEFAULT, GREP_MAX, LINE_CHARS, LIST_MAX, READ_BYTES, READ_LINES, WRITE_BYTES,
+    FOUND_CHARS, GREP_DEFAULT, GREP_MAX, LINE_CHARS, LIST_MAX, READ_BYTES, READ_LINES, WRITE_BYTES,
 };
 use super::{Output, path};
 use crate::sandbox::{Answer, Error, Sandbox, Search};
@@ -135,7 +135,8 @@ pub async fn grep(arguments: &Value, sandbox: &dyn Sandbox) -> Result<Output, Er
         glob: arguments
             .get("glob")
             .and_then(Value::as_str)
-            .map(str::to_string),
+            .map(path::normal)
+            .filter(|glob| glob != "."),
         limit: asked.min(GREP_MAX),
     };
     let shown = clip::line(&search.pattern, 80);
@@ -149,7 +150,12 @@ pub async fn grep(arguments: &Value, sandbox: &dyn Sandbox) -> Result<Output, Er
             };
             let count = found.lines.len();
             let lines = lines(&found.lines);
-            Output::done(format!("{count} lines match {shown}{cut}\n{lines}"))
+            let verb = if count == 1 {
+                "line matches"
+            } else {
+                "lines match"
+            };
+            Output::done(format!("{count} {verb} {shown}{cut}\n{lines}"))
         }
         Err(reason) => fault(&shown, &reason),
     })
@@ -159,7 +165,7 @@ pub async fn grep(arguments: &Value, sandbox: &dyn Sandbox) -> Result<Output, Er
 fn lines(lines: &[String]) -> String {
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
-        let line = clip::line(line, LINE_CHARS / 4);
+        let line = clip::line(line, FOUND_CHARS);
         if text.len() + line.len() + 1 > READ_BYTES {
             text.push_str(&format!("[… {} more cut here …]\n", lines.len() - index));
             break;

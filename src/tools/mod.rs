@@ -24,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 use crate::sandbox::{self, Sandbox};
 
 pub use spec::{
-    GREP_DEFAULT, GREP_MAX, LINE_CHARS, LIST_MAX, READ_BYTES, READ_LINES, TIMEOUT_MAX, WRITE_BYTES,
+    FOUND_CHARS, GREP_DEFAULT, GREP_MAX, LINE_CHARS, LIST_MAX, READ_BYTES, READ_LINES, TIMEOUT_MAX,
+    WRITE_BYTES,
 };
 
 /// A tool as shown to a model.
@@ -62,7 +63,7 @@ pub struct Output {
     /// The exit code of a command, where there was one.
     pub exit_code: Option<i32>,
     /// A low-cardinality word when failed: `invalid_arguments`, `tool_not_found`, `timeout`,
-    /// `nonzero_exit`, `oom_killed`, `denied`, `tool_error`, `cancelled`.
+    /// `nonzero_exit`, `oom_killed`, `denied`, `tool_error`, `cancelled`, `sandbox_broken`.
     pub error_type: Option<&'static str>,
 }
 

@@ -193,9 +193,11 @@ pub fn parts(line: &str) -> Vec<String> {
     let mut doubles = vec![false];
     let mut single = false;
     let mut ticked = false;
+    let mut previous = ' ';
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         let double = doubles.last().copied().unwrap_or(false) && !ticked;
+        let before = std::mem::replace(&mut previous, c);
         let cut = match c {
             '\\' if !single => {
                 push(&mut parts, c);
@@ -218,8 +220,7 @@ pub fn parts(line: &str) -> Vec<String> {
                 ticked = !ticked;
                 true
             }
-            ';' | '|' | '&' | '\n' | '(' | '{' | '}' => !single && !double,
-            _ => false,
+            c => !single && !double && separates(c, before, chars.peek().copied()),
         };
         if cut {
             parts.push(String::new());
@@ -246,6 +247,17 @@ pub fn parts(line: &str) -> Vec<String> {
         vec![String::new()]
     } else {
         found
+    }
+}
+
+/// Does an unquoted character begin a new command? `2>&1` and `&>file` redirect, `${x}` is a name.
+fn separates(c: char, before: char, after: Option<char>) -> bool {
+    match c {
+        '&' => before != '>' && after != Some('>'),
+        '{' => before != '$' && after.is_some_and(char::is_whitespace),
+        '}' => before.is_whitespace(),
+        ';' | '|' | '\n' | '(' => true,
+        _ => false,
     }
 }
 
@@ -322,6 +334,12 @@ mod tests {
         assert!(parts("echo \"$(true && git push)\"").contains(&"git push".to_string()));
         assert_eq!(parts("echo $(ls) && make"), ["echo", "ls", "make"]);
         assert!(parts("x=`git push`").contains(&"git push".to_string()));
+        assert_eq!(
+            parts("make 2>&1 | tee ${LOG} &>x"),
+            ["make 2>&1", "tee ${LOG} &>x"]
+        );
+        assert_eq!(parts("{ git push; }"), ["git push"]);
+        assert_eq!(parts("sleep 1 & git push"), ["sleep 1", "git push"]);
         assert_eq!(parts(""), [""]);
     }
 

@@ -8,8 +8,10 @@ use super::{Error, Kind, Options, OwnTool, Spec, clip::thousands, schema};
 pub const READ_BYTES: usize = 32_000;
 /// Lines that one `read_file` gives when it names no limit.
 pub const READ_LINES: usize = 2_000;
-/// Characters of a line that `read_file` and `grep` show.
+/// Characters of a line that `read_file` shows.
 pub const LINE_CHARS: usize = 2_000;
+/// Characters of a line that `grep` and `list_files` show.
+pub const FOUND_CHARS: usize = 500;
 /// Bytes that one `write_file` takes, and the largest file that `edit_file` and `read_file` look through.
 pub const WRITE_BYTES: usize = 16 << 20;
 /// Paths that one `list_files` gives at most.
@@ -165,7 +167,9 @@ fn reading(name: &str) -> Option<(Kind, String, Value)> {
         "grep" => (
             format!(
                 "Searches the files of /workspace for lines that match a regular expression and answers with \
-                 path:line:text, {GREP_DEFAULT} matches unless max_results says otherwise, at most {GREP_MAX}."
+                 path:line:text, {GREP_DEFAULT} matches unless max_results says otherwise, at most {GREP_MAX}, \
+                 each line cut at {FOUND_CHARS} characters, {} bytes in all.",
+                thousands(READ_BYTES as u64)
             ),
             closed(
                 json!({

@@ -39,3 +39,6 @@ mod messages; // Anthropic's protocol
 mod wire; // chat completions
 
 mod workspace; // trees, snapshots, merges, delivery, apply
+
+mod agent; // One agent: every way to go wrong, and to end.
+mod tools; // The tool contract: understanding, permission, the words of results.

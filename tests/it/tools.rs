@@ -1,5 +1,7 @@
 //! The tool contract at its door: what a call is understood as, what may run, and the words of results.
 
+#![expect(clippy::unwrap_used, reason = "test code fails loudly")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -279,6 +281,7 @@ fn descriptions_name_the_caps_that_hold() {
     assert!(
         of("grep").contains(&format!("{GREP_DEFAULT} matches"))
             && of("grep").contains(&GREP_MAX.to_string())
+            && of("grep").contains(&FOUND_CHARS.to_string())
     );
     assert_eq!(set.specs().last().unwrap().name, "submit_report");
 }
@@ -373,6 +376,11 @@ fn what_cannot_be_taken_is_answered_and_never_guessed() {
             refused.text
         );
     }
+}
+
+#[test]
+fn no_arguments_have_many_spellings() {
+    let set = set();
     for arguments in ["", "null", " ", "{}"] {
         assert!(
             set.check("run_acceptance", arguments).is_ok(),
@@ -708,7 +716,7 @@ async fn files_are_read_written_and_edited_within_the_workspace() {
     .await;
     assert_eq!(wrote.text, "#7 wrote 2 bytes to new/b");
     let found = run(&set, "grep", json!({"pattern": "б"}), &sandbox).await;
-    assert_eq!(found.text, "#7 1 lines match б\nnew/b:1:б\n");
+    assert_eq!(found.text, "#7 1 line matches б\nnew/b:1:б\n");
     let none = run(&set, "grep", json!({"pattern": "zzz"}), &sandbox).await;
     assert!(!none.failed && none.text.contains("no line matches zzz"));
     let listed = run(&set, "list_files", json!({}), &sandbox).await;
