@@ -204,7 +204,11 @@ pub(super) fn lay_sandbox(
         sandbox.setup = texts(&at.key("setup"), setup)?;
     }
     for (name, value) in layer.env.iter().flatten() {
-        env_name(&at.key("env").key(name), name)?;
+        let at = at.key("env").key(name);
+        env_name(&at, name)?;
+        if value.contains('\0') {
+            return Err(at.value_fault("the value holds a NUL character", "remove it"));
+        }
         sandbox.env.insert(name.clone(), value.clone());
     }
     if let Some(cpus) = layer.cpus {

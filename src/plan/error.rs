@@ -21,6 +21,9 @@ pub struct Error {
 /// The longest piece of a source line that is shown.
 const SNIPPET: usize = 120;
 
+/// The longest message or hint.
+const MESSAGE: usize = 600;
+
 impl Error {
     /// A fault at a place of `text`.
     pub(super) fn at(
@@ -35,8 +38,8 @@ impl Error {
             file: file.to_owned(),
             line,
             column: column.max(1),
-            message: visible(&message.into()),
-            hint: visible(&hint.into()),
+            message: brief(&message.into()),
+            hint: brief(&hint.into()),
             snippet: visible(source.trim_end()),
         }
     }
@@ -79,6 +82,14 @@ fn window(line: &str, column: usize) -> (String, usize) {
 fn visible(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(plain).collect()
+}
+
+/// One line of bearable length: a message may quote what stood in the file.
+fn brief(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE) {
+        Some((cut, _)) => format!("{}…", visible(&text[..cut])),
+        None => visible(text),
+    }
 }
 
 /// The known word nearest to what was written, when it is near enough to be meant.

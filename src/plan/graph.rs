@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::Direction;
-use petgraph::algo::{tarjan_scc, toposort};
+use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use super::error::{nearest, suggest};
-use super::{Kind, Role, Subtask};
-use crate::id::{RoleName, SubtaskId, is_valid};
-
-/// Ids that agents of Wharf's own bear.
-const RESERVED: [&str; 4] = ["coordinator", "verifier", "merger", "extends"];
+use super::nodes::{GraphError, check, check_needs};
+use super::{Role, Subtask};
+use crate::id::{RoleName, SubtaskId};
 
 /// Checked subtasks: no cycle, no missing need, no id twice, known roles.
 #[derive(Clone, Debug)]
@@ -22,77 +19,6 @@ pub struct Dag {
     places: BTreeMap<SubtaskId, NodeIndex>,
     order: Vec<SubtaskId>,
     layers: Vec<Vec<SubtaskId>>,
-}
-
-/// Why subtasks are no DAG. The text is meant for a model as well as for a person.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GraphError {
-    #[error("there are no subtasks; submit at least one")]
-    Empty,
-    #[error("there are {count} subtasks, more than the limit of {limit}; join some of them")]
-    TooMany { count: usize, limit: usize },
-    #[error("the id `{id}` is not usable; {reason}")]
-    OddId {
-        id: String,
-        index: usize,
-        reason: String,
-    },
-    #[error("the id `{id}` stands twice; every subtask needs an id of its own")]
-    Duplicate { id: SubtaskId, index: usize },
-    #[error("subtask `{id}` has the unknown role `{role}`; {hint}")]
-    UnknownRole {
-        id: SubtaskId,
-        index: usize,
-        role: String,
-        hint: String,
-    },
-    #[error("subtask `{id}` has an empty brief; say what its agent is to do")]
-    EmptyBrief { id: SubtaskId, index: usize },
-    #[error("subtask `{id}` needs `{need}`, which is no subtask; {hint}")]
-    MissingNeed {
-        id: SubtaskId,
-        index: usize,
-        place: usize,
-        need: String,
-        hint: String,
-    },
-    #[error("subtask `{id}` names `{need}` twice in its needs; once is enough")]
-    NeedTwice {
-        id: SubtaskId,
-        index: usize,
-        place: usize,
-        need: SubtaskId,
-    },
-    #[error(
-        "the subtasks need each other in a circle: {}; remove one of these needs",
-        show(path)
-    )]
-    Cycle {
-        path: Vec<SubtaskId>,
-        index: usize,
-        place: usize,
-    },
-}
-
-fn show(path: &[SubtaskId]) -> String {
-    let names: Vec<&str> = path.iter().map(SubtaskId::as_str).collect();
-    names.join(" -> ")
-}
-
-impl GraphError {
-    /// The subtask (from 0) that is at fault, where one is.
-    pub fn index(&self) -> Option<usize> {
-        match self {
-            Self::Empty | Self::TooMany { .. } => None,
-            Self::OddId { index, .. }
-            | Self::Duplicate { index, .. }
-            | Self::UnknownRole { index, .. }
-            | Self::EmptyBrief { index, .. }
-            | Self::MissingNeed { index, .. }
-            | Self::NeedTwice { index, .. }
-            | Self::Cycle { index, .. } => Some(*index),
-        }
-    }
 }
 
 impl Dag {
@@ -183,7 +109,7 @@ impl Dag {
 
     /// The circle through the smallest id that is in one, each id followed by what it needs.
     fn cycle(&self, more: &[Subtask]) -> GraphError {
-        let circles = tarjan_scc(&self.graph);
+        let circles = kosaraju_scc(&self.graph);
         let circular = |group: &Vec<NodeIndex>| {
             group.len() > 1 || self.graph.contains_edge(group[0], group[0])
         };
@@ -296,101 +222,4 @@ impl Dag {
             .cloned()
             .collect()
     }
-}
-
-fn check(
-    subtask: &Subtask,
-    index: usize,
-    roles: &BTreeMap<RoleName, Role>,
-) -> Result<(), GraphError> {
-    let id = subtask.id.as_str();
-    if let Some(reason) = odd(id) {
-        return Err(GraphError::OddId {
-            id: id.to_owned(),
-            index,
-            reason,
-        });
-    }
-    let worker = |(name, role): (&RoleName, &Role)| {
-        (role.kind == Kind::Worker && name.as_str() != "merger").then(|| name.as_str().to_owned())
-    };
-    let known = roles.get(&subtask.role).map(|role| role.kind);
-    if known != Some(Kind::Worker) {
-        let workers: Vec<String> = roles.iter().filter_map(worker).collect();
-        let hint = match known {
-            Some(_) => format!("a subtask takes a worker: {}", workers.join(", ")),
-            None => suggest(subtask.role.as_str(), workers.iter().map(String::as_str)),
-        };
-        let role = subtask.role.as_str().to_owned();
-        return Err(GraphError::UnknownRole {
-            id: subtask.id.clone(),
-            index,
-            role,
-            hint,
-        });
-    }
-    if subtask.brief.trim().is_empty() {
-        return Err(GraphError::EmptyBrief {
-            id: subtask.id.clone(),
-            index,
-        });
-    }
-    Ok(())
-}
-
-fn check_needs(
-    subtask: &Subtask,
-    index: usize,
-    ids: &BTreeSet<SubtaskId>,
-) -> Result<(), GraphError> {
-    for (place, need) in subtask.needs.iter().enumerate() {
-        let id = subtask.id.clone();
-        if subtask.needs[..place].contains(need) {
-            return Err(GraphError::NeedTwice {
-                id,
-                index,
-                place,
-                need: need.clone(),
-            });
-        }
-        if !ids.contains(need) {
-            let hint = missing_hint(need.as_str(), ids);
-            let need = need.as_str().to_owned();
-            return Err(GraphError::MissingNeed {
-                id,
-                index,
-                place,
-                need,
-                hint,
-            });
-        }
-    }
-    Ok(())
-}
-
-fn missing_hint(need: &str, ids: &BTreeSet<SubtaskId>) -> String {
-    match nearest(need, ids.iter().map(SubtaskId::as_str)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => {
-            let shown: Vec<&str> = ids.iter().take(20).map(SubtaskId::as_str).collect();
-            format!("the ids are {}", shown.join(", "))
-        }
-    }
-}
-
-/// Why an id cannot be used, if so.
-fn odd(id: &str) -> Option<String> {
-    if RESERVED.contains(&id) || id.starts_with("merge-") {
-        return Some("choose another, this one is Wharf's own".to_owned());
-    }
-    if is_valid(id) {
-        return None;
-    }
-    let rule = "use 1 to 40 of a-z, 0-9, _ and -, first a letter or digit";
-    let lower: String = id.trim().to_lowercase().replace([' ', '.', '/'], "-");
-    Some(if is_valid(&lower) {
-        format!("{rule}, such as `{lower}`")
-    } else {
-        rule.to_owned()
-    })
 }

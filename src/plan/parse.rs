@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 use super::check;
 use super::error::Error;
 use super::files::{Loader, RoleFile};
-use super::graph::{Dag, GraphError};
+use super::graph::Dag;
+use super::nodes::GraphError;
 use super::roles::{self, Ground, Layer, Layers};
 use super::sections::{
     acceptance, compaction, own_tools, permissions, providers, run_limits, votes, workspace,
@@ -42,14 +43,11 @@ pub fn parse(text: &str, name: &str, load: Load<'_>) -> Result<Plan, Error> {
     } else {
         run.rounds = 1;
     }
-    let optional = |key: &str, value: &Option<String>| {
-        let text = value.as_ref();
-        text.map(|text| check::text(&top.key(key), text))
-            .transpose()
-    };
+    let task = file.task.as_ref();
+    let task = task.map(|task| check::text(&top.key("task"), task));
     Ok(Plan {
-        name: optional("name", &file.name)?.unwrap_or_else(|| stem(name)),
-        task: optional("task", &file.task)?,
+        name: plan_name(&top, file.name.as_deref())?.unwrap_or_else(|| stem(name)),
+        task: task.transpose()?,
         model,
         workspace: workspace(&top, file.workspace.unwrap_or_default())?,
         run,
@@ -77,6 +75,18 @@ fn check_version(top: &At<'_>, file: &raw::Plan) -> Result<(), Error> {
         }
         None => Err(at.key_fault("`version` is missing", "start the file with `version: 1`")),
     }
+}
+
+fn plan_name(top: &At<'_>, name: Option<&str>) -> Result<Option<String>, Error> {
+    let at = top.key("name");
+    let Some(name) = name else {
+        return Ok(None);
+    };
+    if name.chars().any(char::is_control) || name.chars().count() > 100 {
+        let message = "`name` is no short line of text";
+        return Err(at.value_fault(message, "write a name of at most 100 characters"));
+    }
+    check::text(&at, name).map(Some)
 }
 
 /// Every role, and the sandbox of what Wharf itself runs.

@@ -42,3 +42,6 @@ mod workspace; // trees, snapshots, merges, delivery, apply
 
 mod agent; // One agent: every way to go wrong, and to end.
 mod tools; // The tool contract: understanding, permission, the words of results.
+
+// Plan files: shipped ones, broken ones, the DAG.
+mod plans;

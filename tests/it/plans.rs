@@ -422,3 +422,27 @@ fn every_key_of_the_schema_is_documented() {
     }
     assert!(missing.is_empty(), "docs/plan-files.md lacks {missing:?}");
 }
+
+#[test]
+fn every_prompt_is_short_versioned_and_names_how_to_end() {
+    for role in Plan::built_in().unwrap().roles.values() {
+        let file = format!("plans/prompts/{}.md", role.name);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let first = format!("<!-- {}, version ", role.name);
+        assert!(text.starts_with(&first), "{file}");
+        assert!(text.ends_with(&format!("{}\n", role.prompt)), "{file}");
+        let ending = match role.kind {
+            Kind::Coordinator => "submit_plan",
+            Kind::Worker => "submit_report",
+            Kind::Verifier => "submit_verdict",
+        };
+        assert!(
+            role.prompt.contains(&format!("End by calling `{ending}`")),
+            "{file}"
+        );
+        for other in plan::ENDINGS.iter().filter(|name| **name != ending) {
+            assert!(!role.prompt.contains(other), "{file} names {other}");
+        }
+        assert!(role.prompt.len() < 3200, "{file}: {}", role.prompt.len());
+    }
+}

@@ -96,13 +96,30 @@ fn a_coordinator_is_told_exactly_what_is_wrong() {
         vec![subtask("emoji-😀", &[])],
         vec![subtask("", &[])],
         vec![subtask(&"x".repeat(41), &[])],
-        vec![subtask("merge-1", &[])],
+        vec![subtask("merge-0a1b2c3d", &[])],
         vec![role],
     ] {
         shown += &told(nodes);
         shown.push('\n');
     }
     insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn an_id_that_only_sounds_like_a_conflict_is_free() {
+    assert!(Dag::new(vec![subtask("merge-results", &[])], 1, &ROLES).is_ok());
+}
+
+#[test]
+fn a_long_circle_is_named_without_a_deep_stack() {
+    let id = |i: usize| format!("n{i}");
+    let nodes = (0..20_000)
+        .map(|i| subtask(&id(i), &[&id((i + 1) % 20_000)]))
+        .collect();
+    let Err(GraphError::Cycle { path, .. }) = Dag::new(nodes, 20_000, &ROLES) else {
+        panic!("no circle found");
+    };
+    assert_eq!(path.len(), 20_001);
 }
 
 /// Some subtasks, each needing some of those before it in a hidden order.
