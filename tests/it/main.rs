@@ -12,4 +12,5 @@ mod server; // a scripted model server on loopback that checks every request
 
 // What a model's wire survives.
 mod messages; // Anthropic's protocol
+mod real; // servers named by the environment, ignored without
 mod wire; // chat completions
