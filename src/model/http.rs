@@ -10,6 +10,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{Error, status};
 
+/// How long a connection is kept between requests: common servers close theirs after 5 s.
+const IDLE_KEPT: Duration = Duration::from_secs(4);
 /// Bytes of an error's body that are read.
 const ERROR_CAP: usize = 64 << 10;
 /// Bytes a whole plain answer may have.
@@ -75,6 +77,7 @@ impl Http {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .connect_timeout(limits.connect)
+            .pool_idle_timeout(IDLE_KEPT)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("wharf/", env!("CARGO_PKG_VERSION")));
         if is_loopback(&url) {
@@ -107,17 +110,9 @@ impl Http {
             Form::Streamed => self.limits.first_byte.min(self.limits.total),
             Form::Plain => self.limits.total,
         };
-        let sending = self
-            .client
-            .post(self.url.clone())
-            .headers(self.headers.clone())
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(body)
-            .send();
-        let response = match timeout(limit, sending).await {
+        let response = match timeout(limit, self.send(body.into())).await {
             Err(_) => return Err(self.timed_out(limit)),
-            Ok(Err(error)) => return Err(self.unsent(&error)),
-            Ok(Ok(response)) => response,
+            Ok(sent) => sent.map_err(|error| self.unsent(&error))?,
         };
         let body = Body {
             response,
@@ -129,6 +124,24 @@ impl Http {
         match body.response.status().as_u16() {
             200 => Ok(body),
             _ => Err(body.refused().await),
+        }
+    }
+
+    /// Sends once, and once more when the connection broke before any answer: most often it was one
+    /// kept from an earlier request, which the server was just closing.
+    async fn send(&self, body: Bytes) -> Result<Response, reqwest::Error> {
+        let request = || {
+            self.client
+                .post(self.url.clone())
+                .headers(self.headers.clone())
+                .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+                .body(body.clone())
+        };
+        match request().send().await {
+            Err(error) if error.is_request() && !error.is_connect() && !error.is_timeout() => {
+                request().send().await
+            }
+            sent => sent,
         }
     }
 

@@ -32,7 +32,7 @@ pub enum Form {
     Events,
     /// One JSON object: the server does not stream.
     Whole(Value),
-    /// Not a single event.
+    /// Not a single event before the end or the break.
     Empty,
 }
 
@@ -40,9 +40,11 @@ pub enum Form {
 pub async fn read(mut body: Body, fold: &mut impl Fold) -> Result<Form, Error> {
     let mut begun = Vec::new();
     while sniff(&begun, &body.kind()) == Looks::Blank {
-        match body.next().await? {
-            Some(piece) => begun.extend_from_slice(&piece),
-            None => return Ok(Form::Empty),
+        match body.next().await {
+            Ok(Some(piece)) => begun.extend_from_slice(&piece),
+            // A server that fails before it says anything closes in one way or the other.
+            Ok(None) | Err(Error::Cut { .. }) => return Ok(Form::Empty),
+            Err(error) => return Err(error),
         }
     }
     match sniff(&begun, &body.kind()) {
@@ -125,7 +127,10 @@ async fn events(mut body: Body, begun: Vec<u8>, fold: &mut impl Fold) -> Result<
             return Ok(Form::Events);
         }
         piece = match fold.stage() {
-            Stage::Open => body.next().await?,
+            Stage::Open => match body.next().await {
+                Err(Error::Cut { .. }) if seen == 0 => return Ok(Form::Empty),
+                next => next?,
+            },
             Stage::Closing | Stage::Done => body.trailing().await,
         };
     }

@@ -36,6 +36,7 @@ mod tools; // The tool contract: understanding, permission, the words of results
 mod container; // sandboxes on a real engine
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
 mod messages; // Anthropic's protocol
+mod real; // servers named by the environment, ignored without
 mod wire; // chat completions
 
 mod workspace; // trees, snapshots, merges, delivery, apply

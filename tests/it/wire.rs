@@ -384,14 +384,15 @@ async fn a_server_that_does_not_stream_is_understood() {
 }
 
 #[tokio::test]
-async fn an_empty_stream_is_asked_again_plainly_and_remembered() {
+async fn an_empty_stream_is_asked_again_plainly_and_twice_is_remembered() {
     let server = FakeModel::start(|ask| match ask.body["stream"] == true {
-        true => Answer::raw(&[]),
+        true if ask.number == 0 => Answer::raw(&[]).cut(0),
+        true => Answer::raw(&[": nothing\n\n"]),
         false => Answer::text("plain"),
     })
     .await;
     let model = model(&server);
-    for _ in 0..2 {
+    for _ in 0..3 {
         assert_eq!(model.ask(&simple()).await.unwrap().text, "plain");
     }
     let streamed: Vec<bool> = server
@@ -399,7 +400,7 @@ async fn an_empty_stream_is_asked_again_plainly_and_remembered() {
         .iter()
         .map(|body| body["stream"] == true)
         .collect();
-    assert_eq!(streamed, [true, false, false]);
+    assert_eq!(streamed, [true, false, true, false, false]);
 
     let never = FakeModel::start(|_| Answer::raw(&[])).await;
     let error = self::model(&never).ask(&simple()).await.unwrap_err();
@@ -638,4 +639,40 @@ async fn a_script_tells_roles_and_conversations_apart() {
         "Worker work 0 #1 no [\"#1 no\"] 1 true"
     );
     assert_eq!(said(&simple()).await, "Other fix it 0 fix it [] 1 true");
+}
+
+/// Reads one request off a connection, its body included.
+async fn read_request(stream: &mut tokio::net::TcpStream) {
+    use tokio::io::AsyncReadExt as _;
+    let mut text = Vec::new();
+    while !text.ends_with(b"}") {
+        assert_ne!(stream.read_buf(&mut text).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_server_closes_is_no_failure() {
+    use tokio::io::AsyncWriteExt as _;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let body =
+        json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}).to_string();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let server = tokio::spawn(async move {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_request(&mut stream).await;
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            // The next request on this connection is read and never answered.
+            tokio::spawn(async move { read_request(&mut stream).await });
+        }
+    });
+    let model = model_at(&format!("http://127.0.0.1:{port}/v1"), None, limits());
+    for _ in 0..2 {
+        assert_eq!(model.ask(&simple()).await.unwrap().text, "hi");
+    }
+    server.await.unwrap();
 }

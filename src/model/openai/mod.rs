@@ -94,16 +94,21 @@ impl OpenAi {
             let body = self.http.post(bytes, http::Form::Streamed).await?;
             let mut fold = fold::Fold::default();
             match stream::read(body, &mut fold).await? {
-                stream::Form::Events => return self.reply(fold, request, size),
+                stream::Form::Events => {
+                    profile.empty_once = false;
+                    return self.reply(fold, request, size);
+                }
                 stream::Form::Whole(value) => return self.whole(&value, request, size),
-                stream::Form::Empty => profile.stream = false,
+                stream::Form::Empty => {}
             }
         }
-        let bytes = self.body(request, messages, *profile)?;
+        let bytes = self.body(request, messages, profile.plain())?;
         let size = bytes.len();
         let body = self.http.post(bytes, http::Form::Plain).await?;
         let value = stream::whole(body).await?;
-        self.whole(&value, request, size)
+        let reply = self.whole(&value, request, size)?;
+        *profile = profile.after_plain();
+        Ok(reply)
     }
 
     fn body(

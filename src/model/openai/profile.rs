@@ -13,6 +13,8 @@ pub struct Profile {
     pub completion_limit: bool,
     /// An assistant message with only calls has `""` for its content, not null.
     pub empty_text: bool,
+    /// The last stream came back without an event; the second such one ends streaming.
+    pub empty_once: bool,
 }
 
 impl Profile {
@@ -23,6 +25,24 @@ impl Profile {
             stream_usage: true,
             completion_limit: host == "api.openai.com" || host.ends_with(".openai.azure.com"),
             empty_text: false,
+            empty_once: false,
+        }
+    }
+
+    /// The same for a request whose answer is not streamed.
+    pub fn plain(self) -> Self {
+        Self {
+            stream: false,
+            ..self
+        }
+    }
+
+    /// What is known after a plain request was answered where a stream was not.
+    pub fn after_plain(self) -> Self {
+        Self {
+            stream: self.stream && !self.empty_once,
+            empty_once: true,
+            ..self
         }
     }
 
@@ -31,6 +51,7 @@ impl Profile {
             | u8::from(self.stream_usage) << 1
             | u8::from(self.completion_limit) << 2
             | u8::from(self.empty_text) << 3
+            | u8::from(self.empty_once) << 4
     }
 
     pub fn from_bits(bits: u8) -> Self {
@@ -39,6 +60,7 @@ impl Profile {
             stream_usage: bits & 2 != 0,
             completion_limit: bits & 4 != 0,
             empty_text: bits & 8 != 0,
+            empty_once: bits & 16 != 0,
         }
     }
 
@@ -106,7 +128,7 @@ mod tests {
 
     #[test]
     fn bits_keep_every_profile() {
-        for bits in 0..16 {
+        for bits in 0..32 {
             assert_eq!(Profile::from_bits(bits).bits(), bits);
         }
     }
