@@ -89,7 +89,9 @@ impl Env {
             };
             let name = name.to_ascii_uppercase();
             let is_path = value.starts_with('/');
-            if SECRET_NAMES.iter().any(|part| name.contains(part)) && !is_path {
+            let says_so =
+                name.ends_with("_KEY") || SECRET_NAMES.iter().any(|part| name.contains(part));
+            if says_so && !is_path {
                 secrets.push(value.to_owned());
             }
             secrets.extend(password(value));
@@ -128,10 +130,14 @@ mod tests {
             ("TAVILY_API_KEY", "tvly-canary"),
             ("GITHUB_TOKEN", "ghp_canary"),
             ("DB", "postgres://u:canarypw@h/x"),
+            ("VENDOR_KEY", "vk_canary"),
             ("TOKEN_FILE", "/run/token"),
             ("EDITOR", "vi"),
         ]);
-        assert_eq!(env.secrets(), ["canarypw", "ghp_canary", "tvly-canary"]);
+        assert_eq!(
+            env.secrets(),
+            ["canarypw", "ghp_canary", "tvly-canary", "vk_canary"]
+        );
     }
 
     #[test]

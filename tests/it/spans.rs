@@ -1,6 +1,7 @@
 //! What a receiver sees of a run: names, kinds, parents, links, attributes, and that sending never holds up an exit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -383,6 +384,48 @@ async fn a_silent_socket_holds_nothing_up() {
 async fn an_address_that_swallows_packets_holds_nothing_up() {
     gives_up(Protocol::HttpProtobuf, "http://192.0.2.1:4318/v1/traces").await;
     gives_up(Protocol::Grpc, "http://192.0.2.1:4317").await;
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_holds_nothing_up() {
+    gives_up(
+        Protocol::HttpProtobuf,
+        "http://nosuch.invalid:4318/v1/traces",
+    )
+    .await;
+    gives_up(Protocol::Grpc, "http://nosuch.invalid:4317").await;
+}
+
+#[tokio::test]
+async fn tls_to_a_plain_port_holds_nothing_up() {
+    let receiver = Receiver::start();
+    let http = receiver.http_endpoint.replace("http://", "https://");
+    gives_up(Protocol::HttpProtobuf, &format!("{http}/v1/traces")).await;
+    let grpc = receiver.grpc_endpoint.replace("http://", "https://");
+    gives_up(Protocol::Grpc, &grpc).await;
+    assert!(receiver.requests().is_empty());
+}
+
+/// Answers every request with 503 and asks for ten minutes of patience, until the test ends.
+fn overloaded() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 16 << 10];
+            let _ = stream.read(&mut head);
+            let answer = "HTTP/1.1 503 Busy\r\nretry-after: 600\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    endpoint
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_for_patience_gets_none() {
+    let warning = gives_up(Protocol::HttpProtobuf, &overloaded()).await;
+    assert_eq!(warning.lines().count(), 1);
 }
 
 #[tokio::test]
