@@ -221,7 +221,7 @@ async fn a_cancel_kills_and_says_so_and_a_dropped_call_kills_too() {
     let world = World::new().await;
     let mark = marker(2);
     let command = Command {
-        line: format!("echo begun; touch begun; setsid sleep {mark}"),
+        line: format!("echo begun; touch begun; setsid sleep {mark} & wait"),
         timeout: Duration::from_secs(30),
         background: false,
         keep: 100,
@@ -335,10 +335,8 @@ async fn what_a_command_leaves_running_serves_the_next_and_ends_with_the_sandbox
         "(while [ ! -e stop ]; do sleep 0.05; echo tick; done; echo stopped > seen; sleep {mark}) & echo started"
     );
     let finished = world.run(&line).await;
-    assert_eq!(
-        (finished.exit, text(&finished.stdout.head)),
-        (Exit::Code(0), "started\n")
-    );
+    assert_eq!(finished.exit, Exit::Code(0));
+    assert!(text(&finished.stdout.head).starts_with("started\n"));
     assert!(finished.elapsed < Duration::from_secs(5));
     let next = world
         .run("touch stop; until [ -e seen ]; do sleep 0.05; done; cat seen")
@@ -353,7 +351,7 @@ async fn a_background_command_is_heard_and_stopped() {
     let world = World::new().await;
     let mark = marker(5);
     let id = world
-        .background(&format!("echo up; touch up; setsid sleep {mark}"))
+        .background(&format!("echo up; touch up; setsid sleep {mark} & wait"))
         .await;
     world.run("until [ -e up ]; do sleep 0.02; done").await;
     let so_far = world

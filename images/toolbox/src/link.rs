@@ -192,6 +192,20 @@ impl Channel {
         Ok(())
     }
 
+    /// Sends bytes if the credit allows it now, also when the call was cancelled.
+    pub fn offer(&self, bytes: &[u8]) -> bool {
+        let mut state = lock(&self.state);
+        if state.credit < bytes.len() {
+            return false;
+        }
+        state.credit -= bytes.len();
+        drop(state);
+        for part in bytes.chunks(MAX_DATA) {
+            self.link.push(Frame::data(self.id, part.to_vec()));
+        }
+        true
+    }
+
     /// Ends the call.
     pub fn close(&self, reply: &Reply) {
         lock(&self.link.channels).remove(&self.id);

@@ -197,7 +197,7 @@ impl Shell {
         exit: Ended,
         note: Option<&str>,
     ) -> Result<Reply, Cancelled> {
-        let (out_head, out_tail, stdout) = running.stdout.so_far();
+        let (out_head, out_tail, mut stdout) = running.stdout.so_far();
         let (err_head, mut err_tail, mut stderr) = running.stderr.so_far();
         if let Some(note) = note {
             let line = format!(
@@ -208,10 +208,18 @@ impl Shell {
             stderr.tail += line.len() as u64;
             stderr.total += line.len() as u64;
         }
-        for part in [&out_head, &out_tail, &err_head, &err_tail] {
-            // A cancelled call still gets its exit; its text may be cut.
-            if channel.write(part).is_err() && exit != Ended::Cancelled {
-                return Err(Cancelled);
+        let parts = [
+            (&out_head, &mut stdout.head),
+            (&out_tail, &mut stdout.tail),
+            (&err_head, &mut stderr.head),
+            (&err_tail, &mut stderr.tail),
+        ];
+        for (part, length) in parts {
+            if exit != Ended::Cancelled {
+                channel.write(part)?;
+            } else if !channel.offer(part) {
+                // Whoever cancelled may listen no more, so nothing is waited for.
+                *length = 0;
             }
         }
         let elapsed_ms = u64::try_from(running.started.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -95,6 +95,7 @@ pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
         known,
         rules: Rules::default(),
         found: Found::default(),
+        top: None,
     };
     match root.try_clone() {
         Ok(root) => walk.folder(&root, &mut Vec::new(), 0, false),
@@ -108,6 +109,8 @@ struct Walk<'a> {
     known: &'a Tree,
     rules: Rules,
     found: Found,
+    /// The outermost ignored folder that the walk is in, and whether it was said already.
+    top: Option<(Vec<u8>, bool)>,
 }
 
 impl Walk<'_> {
@@ -159,11 +162,11 @@ impl Walk<'_> {
             .known
             .get(path.as_slice())
             .is_some_and(|known| known.carried);
-        if !carried && (ignored || junk_file(name) || self.rules.leave_out(path, false)) {
-            if !ignored {
-                self.leave(path, "ignored");
-            }
-            return;
+        if !carried && ignored {
+            return self.leave_top();
+        }
+        if !carried && (junk_file(name) || self.rules.leave_out(path, false)) {
+            return self.leave(path, "ignored");
         }
         self.found.entries.push((path.clone(), stamp, kind));
     }
@@ -187,10 +190,21 @@ impl Walk<'_> {
         let holds = |file: &str| statat(&inner, file, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let ignore = ignored || junk_folder(name, &holds) || self.rules.leave_out(path, true);
         if ignore && !ignored {
-            self.leave(&[path.as_slice(), b"/"].concat(), "ignored");
+            self.top = Some(([path.as_slice(), b"/"].concat(), false));
         }
         if !ignore || self.carries(path) {
             self.folder(&inner, path, deep + 1, ignore);
+        } else {
+            self.leave_top();
+        }
+    }
+
+    /// One line for all that is left out of an ignored folder.
+    fn leave_top(&mut self) {
+        if let Some((path, said @ false)) = &mut self.top {
+            *said = true;
+            let path = path.clone();
+            self.leave(&path, "ignored");
         }
     }
 
