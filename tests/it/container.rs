@@ -183,6 +183,8 @@ async fn closing_leaves_nothing() {
     let id = sandbox.facts().container.clone();
     assert!(look.inspect_container(&id, None).await.is_ok());
     assert_eq!(left(&look, "run-closing").await, (1, 1));
+    let (_, devices) = run(sandbox.as_ref(), "ls /sys/class/net").await;
+    assert_eq!(devices, "eth0\nlo\n");
     sandbox.close().await;
     sandbox.close().await;
     assert!(look.inspect_container(&id, None).await.is_err());

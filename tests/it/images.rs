@@ -25,6 +25,15 @@ async fn built_in_images_are_made_once() {
     assert_eq!(docker.ensure(&spec, &Said, &cancel).await.unwrap(), name);
     let rows = docker.images().await.unwrap();
     assert!(
+        docker
+            .spare_images(100)
+            .await
+            .unwrap()
+            .iter()
+            .all(|row| row.name == row.id),
+        "only nameless ones are spare below the cap"
+    );
+    assert!(
         rows.iter()
             .any(|row| row.name == name && row.size > 1 << 20)
     );
