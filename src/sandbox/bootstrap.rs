@@ -111,3 +111,43 @@ fn failed(image: &str, reason: String) -> Error {
             .to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl crate::sandbox::Progress for Deaf {
+        fn say(&self, _line: &str) {}
+    }
+
+    #[tokio::test]
+    async fn a_script_that_fails_is_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "bootstrap.sh", "echo no mirror >&2; exit 4").unwrap();
+        let reason = run(dir.path(), &mut Stage::new(&Deaf, "x".into()))
+            .await
+            .unwrap_err();
+        assert!(reason.contains("exit status: 4") && reason.contains("no mirror"));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_run_lets_the_script_clear_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "trap 'echo > cleared; exit' TERM; echo > ready; sleep 100 & wait";
+        write(dir.path(), "bootstrap.sh", script).unwrap();
+        let appears = async |name: &str| {
+            while !dir.path().join(name).exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let mut stage = Stage::new(&Deaf, "x".into());
+        tokio::select! {
+            ended = run(dir.path(), &mut stage) => panic!("{ended:?}"),
+            () = appears("ready") => {}
+        }
+        let cleared = tokio::time::timeout(Duration::from_secs(20), appears("cleared"));
+        cleared.await.unwrap();
+    }
+}

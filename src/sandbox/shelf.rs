@@ -1,7 +1,8 @@
 //! Our images at the engine: what is there, and which baked ones nobody needs any more.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use bollard::models::ImageSummary;
 use bollard::query_parameters::{
     ListContainersOptions, ListImagesOptions, RemoveImageOptionsBuilder,
 };
@@ -40,21 +41,7 @@ impl Docker {
         let used = self.used_images().await?;
         let mut rows: Vec<ImageRow> = list
             .into_iter()
-            .flat_map(|image| {
-                let in_use = used.contains(&image.id);
-                let baked_for = image.labels.get(BAKED_FOR).cloned();
-                let names = image.repo_tags.into_iter().filter(|tag| ours(tag));
-                names
-                    .map(move |name| ImageRow {
-                        name,
-                        id: image.id.clone(),
-                        size: u64::try_from(image.size).unwrap_or(0),
-                        created: image.created,
-                        baked_for: baked_for.clone(),
-                        in_use,
-                    })
-                    .collect::<Vec<_>>()
-            })
+            .flat_map(|image| rows_of(image, &used))
             .collect();
         rows.sort_by(|a, b| b.created.cmp(&a.created).then(a.name.cmp(&b.name)));
         Ok(rows)
@@ -95,6 +82,30 @@ impl Docker {
     }
 }
 
+/// An image under each of our names; a baked one that lost its name to a twin under its id.
+fn rows_of(image: ImageSummary, used: &HashSet<String>) -> Vec<ImageRow> {
+    let baked = image.labels.get(KIND).is_some_and(|kind| kind == "baked");
+    let mut names: Vec<String> = image
+        .repo_tags
+        .iter()
+        .filter(|tag| ours(tag))
+        .cloned()
+        .collect();
+    let nameless = image.repo_tags.iter().all(|tag| tag.ends_with(":<none>"));
+    if baked && nameless {
+        names.push(image.id.clone());
+    }
+    let row = |name| ImageRow {
+        name,
+        id: image.id.clone(),
+        size: u64::try_from(image.size).unwrap_or(0),
+        created: image.created,
+        baked_for: image.labels.get(BAKED_FOR).cloned(),
+        in_use: used.contains(&image.id),
+    };
+    names.into_iter().map(row).collect()
+}
+
 /// A stranger's image made from one of ours inherits the label but not the name.
 fn ours(tag: &str) -> bool {
     tag.starts_with("wharf/") && !tag.ends_with(":<none>")
@@ -102,18 +113,23 @@ fn ours(tag: &str) -> bool {
 
 /// Rows newest first in, the removable ones out.
 fn spare(rows: Vec<ImageRow>, cap: usize) -> Vec<ImageRow> {
-    let mut newest: BTreeMap<Option<String>, ()> = BTreeMap::new();
+    let mut newest: BTreeSet<Option<String>> = BTreeSet::new();
     let mut kept = 0;
     let prefix = format!("{BAKED}:");
-    rows.into_iter()
-        .filter(|row| row.name.starts_with(&prefix))
-        .filter(|row| {
-            let first = newest.insert(row.baked_for.clone(), ()).is_none();
-            let keep = (row.in_use || first || kept < cap) && (row.in_use || kept < cap.max(1));
-            kept += usize::from(keep);
-            !keep
-        })
-        .collect()
+    let judged = rows.into_iter().filter(|row| {
+        if row.name == row.id {
+            return !row.in_use;
+        }
+        if !row.name.starts_with(&prefix) {
+            return false;
+        }
+        let first = newest.insert(row.baked_for.clone());
+        let room = kept < cap || (first && kept < cap.max(1));
+        let keep = row.in_use || room;
+        kept += usize::from(keep);
+        !keep
+    });
+    judged.collect()
 }
 
 #[cfg(test)]
@@ -146,6 +162,11 @@ mod tests {
         };
         assert_eq!(names(2), ["wharf/baked:c"]);
         assert_eq!(names(9), [""; 0]);
+        let nameless = ImageRow {
+            name: "sha256:7".into(),
+            ..row("", 7, "a", false)
+        };
+        assert_eq!(spare(vec![nameless.clone()], 9), [nameless]);
         assert_eq!(names(0), ["wharf/baked:d", "wharf/baked:c"]);
     }
 }

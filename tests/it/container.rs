@@ -5,7 +5,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::panic,
     clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "tests fail by panicking, and say aloud what they skip"
@@ -24,7 +23,7 @@ use wharf::sandbox::{
     Sandbox, Spec, Tree,
 };
 
-struct Said;
+pub(crate) struct Said;
 
 impl Progress for Said {
     fn say(&self, line: &str) {
@@ -48,7 +47,7 @@ fn empty_tree() -> Tree {
 }
 
 /// The engine and a client of our own to look at what it did; None when tests go without one.
-async fn engine() -> Option<(Docker, bollard::Docker)> {
+pub(crate) async fn engine() -> Option<(Docker, bollard::Docker)> {
     if std::env::var("WHARF_TEST_DOCKER").as_deref() == Ok("0") {
         eprintln!("SKIPPED: WHARF_TEST_DOCKER=0, nothing was asked of an engine");
         return None;
@@ -69,11 +68,17 @@ async fn engine() -> Option<(Docker, bollard::Docker)> {
     Some((docker, look))
 }
 
+/// Tells these tests' things from those of other test processes; a child takes its parent's.
 fn machine() -> String {
-    format!("it-{}", std::process::id())
+    std::env::var("WHARF_IT_MACHINE").unwrap_or_else(|_| format!("it-{}", std::process::id()))
 }
 
-fn image_spec(setup: &[&str], files: &[(&str, &'static str)]) -> ImageSpec {
+/// A figure worth seeing in a test's output.
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+pub(crate) fn image_spec(setup: &[&str], files: &[(&str, &'static str)]) -> ImageSpec {
     ImageSpec {
         image: "wharf/python".into(),
         setup: setup.iter().map(|line| (*line).to_owned()).collect(),
@@ -85,7 +90,7 @@ fn image_spec(setup: &[&str], files: &[(&str, &'static str)]) -> ImageSpec {
     }
 }
 
-async fn python(docker: &Docker) -> Image {
+pub(crate) async fn python(docker: &Docker) -> Image {
     let cancel = CancellationToken::new();
     docker
         .prepare(&image_spec(&[], &[]), &Said, &cancel)
@@ -93,7 +98,7 @@ async fn python(docker: &Docker) -> Image {
         .unwrap()
 }
 
-fn spec(image: Image, subtask: &str) -> Spec {
+pub(crate) fn spec(image: Image, subtask: &str) -> Spec {
     Spec {
         image,
         env: [("GREETING".to_owned(), "hello".to_owned())].into(),
@@ -112,122 +117,9 @@ fn spec(image: Image, subtask: &str) -> Spec {
     }
 }
 
-async fn open(docker: &Docker, spec: &Spec) -> Arc<dyn Sandbox> {
+pub(crate) async fn open(docker: &Docker, spec: &Spec) -> Arc<dyn Sandbox> {
     let cancel = CancellationToken::new();
     docker.open(spec, &empty_tree(), &cancel).await.unwrap()
-}
-
-#[tokio::test]
-async fn built_in_images_are_made_once() {
-    let Some((docker, _)) = engine().await else {
-        return;
-    };
-    let cancel = CancellationToken::new();
-    let spec = image_spec(&[], &[]);
-    let name = docker.ensure(&spec, &Said, &cancel).await.unwrap();
-    assert!(name.starts_with("wharf/python:"));
-    assert_eq!(docker.ensure(&spec, &Said, &cancel).await.unwrap(), name);
-    let rows = docker.images().await.unwrap();
-    assert!(
-        rows.iter()
-            .any(|row| row.name == name && row.size > 1 << 20)
-    );
-}
-
-#[tokio::test]
-async fn a_baked_image_holds_what_its_setup_made_and_nothing_of_the_host() {
-    let Some((docker, look)) = engine().await else {
-        return;
-    };
-    let cancel = CancellationToken::new();
-    let lines = [
-        "test -s requirements.txt && pip install -q -r requirements.txt",
-        "mkdir -p node_modules && id > ~/who",
-    ];
-    let wanted = image_spec(
-        &lines,
-        &[
-            ("requirements.txt", "iniconfig==2.0.0\n"),
-            ("a/b.lock", "x"),
-        ],
-    );
-    let at = Instant::now();
-    let image = docker.prepare(&wanted, &Said, &cancel).await.unwrap();
-    eprintln!("baked in {:?}: {}", at.elapsed(), image.describes);
-    assert!(
-        image.describes.contains("python3 3."),
-        "{}",
-        image.describes
-    );
-    assert_eq!(
-        docker.prepare(&wanted, &Said, &cancel).await.unwrap(),
-        image
-    );
-    let seen = look.inspect_image(&image.id).await.unwrap();
-    let config = seen.config.unwrap();
-    let env = config.env.unwrap();
-    assert!(
-        env.iter()
-            .any(|pair| pair.starts_with("PATH=/home/agent/.local/bin:/usr/local/sbin")),
-        "{env:?}"
-    );
-    assert!(
-        !env.iter()
-            .any(|pair| pair.contains("CERT") || pair.contains("proxy")),
-        "{env:?}"
-    );
-    assert_eq!(
-        config
-            .labels
-            .unwrap()
-            .get("wharf.machine")
-            .map(String::as_str),
-        Some("")
-    );
-}
-
-#[tokio::test]
-async fn a_failing_setup_command_says_what_it_printed() {
-    let Some((docker, _)) = engine().await else {
-        return;
-    };
-    let cancel = CancellationToken::new();
-    let wanted = image_spec(&["echo fine", "echo why >&2; exit 3"], &[]);
-    match docker.prepare(&wanted, &Said, &cancel).await {
-        Err(Error::Setup {
-            command,
-            code,
-            output,
-        }) => {
-            assert_eq!((command.as_str(), code), ("echo why >&2; exit 3", 3));
-            assert_eq!(output.trim(), "why");
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn an_image_nobody_has_says_why() {
-    let Some((docker, _)) = engine().await else {
-        return;
-    };
-    let cancel = CancellationToken::new();
-    for (name, said) in [
-        ("nosuch.invalid/x:y", "not reached"),
-        ("wharf/nosuch", "no image of that name"),
-    ] {
-        let wanted = ImageSpec {
-            image: name.into(),
-            ..image_spec(&[], &[])
-        };
-        match docker.prepare(&wanted, &Said, &cancel).await {
-            Err(Error::Image { image, reason, .. }) => {
-                assert_eq!(image, name);
-                assert!(reason.contains(said), "{reason}");
-            }
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 /// Compares what the engine says of a live container with the create body, field by field.
@@ -291,6 +183,8 @@ async fn closing_leaves_nothing() {
     let id = sandbox.facts().container.clone();
     assert!(look.inspect_container(&id, None).await.is_ok());
     assert_eq!(left(&look, "run-closing").await, (1, 1));
+    let (_, devices) = run(sandbox.as_ref(), "ls /sys/class/net").await;
+    assert_eq!(devices, "eth0\nlo\n");
     sandbox.close().await;
     sandbox.close().await;
     assert!(look.inspect_container(&id, None).await.is_err());
@@ -434,7 +328,7 @@ async fn a_cancelled_or_refused_open_leaves_nothing() {
 }
 
 /// Runs a line in a sandbox; its exit code and stdout.
-async fn run(sandbox: &dyn Sandbox, line: &str) -> (sandbox::Exit, String) {
+pub(crate) async fn run(sandbox: &dyn Sandbox, line: &str) -> (sandbox::Exit, String) {
     let command = sandbox::Command {
         line: line.to_owned(),
         timeout: Duration::from_secs(60),
@@ -490,4 +384,44 @@ async fn from_the_inside_there_is_no_way_out() {
             .contains("CARGO_MANIFEST_DIR")
     );
     sandbox.close().await;
+}
+
+/// Not a test by itself: the process that `a_killed_wharf_leaves_no_container` kills.
+#[tokio::test]
+async fn holds_a_sandbox_when_told() {
+    let Ok(run) = std::env::var("WHARF_IT_HOLD") else {
+        return;
+    };
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let _held = open(&docker, &spec(python(&docker).await, &run)).await;
+    note("HELD");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_killed_wharf_leaves_no_container() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    python(&docker).await;
+    let mut holder = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "container::holds_a_sandbox_when_told",
+            "--nocapture",
+        ])
+        .env("WHARF_IT_HOLD", "killed")
+        .env("WHARF_IT_MACHINE", machine())
+        .stderr(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    use tokio::io::AsyncBufReadExt;
+    let mut lines = tokio::io::BufReader::new(holder.stderr.take().unwrap()).lines();
+    while lines.next_line().await.unwrap().expect("it holds one") != "HELD" {}
+    assert_eq!(left(&look, "run-killed").await, (1, 0));
+    holder.kill().await.unwrap();
+    soon(&look, "run-killed", (0, 0)).await;
 }

@@ -33,7 +33,9 @@ mod wire;
 // Plan files: shipped ones, broken ones, the DAG.
 mod plans;
 mod tools; // The tool contract: understanding, permission, the words of results.
+mod battery; // abuse inside a sandbox, on a real engine
 mod container; // sandboxes on a real engine
+mod images; // images on a real engine
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
 mod messages; // Anthropic's protocol
 mod real; // servers named by the environment, ignored without
