@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::git::{object_id, unreadable};
+use super::git::{LIMIT, object_id, unreadable};
 use super::globs::Globs;
 use super::store::{fields, mode_of};
 use super::{Base, Difference, DifferenceStatus, Error, Mode, Store, path};
@@ -81,7 +81,10 @@ impl Store {
         let mut content = Vec::new();
         if let Some(stdout) = child.stdout.take() {
             let mut limited = stdout.take(limit as u64 + 1);
-            limited.read_to_end(&mut content).await.map_err(io)?;
+            let reading = limited.read_to_end(&mut content);
+            let read = tokio::time::timeout(LIMIT, reading).await;
+            read.map_err(|_| io(std::io::ErrorKind::TimedOut.into()))?
+                .map_err(io)?;
         }
         if content.len() > limit {
             // Dropping the child kills what is left of it.

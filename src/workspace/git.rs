@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use super::{Error, path};
 
 /// No single git process may take longer; the largest workspace's import is far below.
-const LIMIT: Duration = Duration::from_secs(30 * 60);
+pub(super) const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// What is kept of a failed command's own words, in bytes.
 const WORDS: usize = 2_000;
 /// Author and committer of everything Wharf commits.
