@@ -1,1 +1,15 @@
 //! One test binary; each module is named by the behaviour it holds.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at its first surprise"
+)]
+
+// Helpers.
+
+// How the source is laid out.
+
+// What a person sees.
+mod cli; // help, refusals, exit codes, what is printed where
