@@ -5,11 +5,36 @@
 //! Gives: commit ids, conflicts with both sides, a branch or a patch.
 //! Never: a container; a git command inside a directory an agent wrote to.
 
+mod apply;
+mod base;
+mod contents;
+mod deliver;
+mod differences;
+mod disk;
+mod git;
+mod globs;
+mod import;
+mod listing;
+mod merge;
+mod path;
+mod place;
+mod resolve;
+mod store;
+
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use self::apply::Force;
+pub use self::deliver::Delivered;
+pub use self::differences::Patch;
+pub use self::git::{Git, Version, version};
+pub use self::globs::Globs;
+pub use self::merge::Folded;
+pub use self::path::{check as check_path, display};
+pub use self::resolve::{Dropped, Side};
+pub use self::store::Store;
 use crate::id::{BlobId, CommitId, TreeId};
 
 /// What becomes the base snapshot.

@@ -1,0 +1,250 @@
+//! What differs between two commits: as paths, as a patch, and where a plan forbids it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+
+use super::git::{object_id, unreadable};
+use super::globs::Globs;
+use super::store::{fields, mode_of};
+use super::{Base, Difference, DifferenceStatus, Error, Mode, Store, path};
+use crate::id::{BlobId, CommitId};
+
+/// A change as text, whole or cut at a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    pub content: Bytes,
+    /// True when the limit cut it: then it cannot be applied.
+    pub cut: bool,
+}
+
+/// One path with what stood and what stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub path: Vec<u8>,
+    pub old: Option<Entry>,
+    pub new: Option<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub mode: Mode,
+    pub blob: BlobId,
+}
+
+impl Store {
+    /// Every path that differs, with line counts where both sides are text; renames are not guessed.
+    pub async fn differences(&self, a: &CommitId, b: &CommitId) -> Result<Vec<Difference>, Error> {
+        let answer = self.diff_tree(a, b, &["--raw", "--numstat"]).await?;
+        let (changes, mut counts) = parse(&answer)?;
+        Ok(changes
+            .into_iter()
+            .map(|change| {
+                let (added_lines, removed_lines) = counts.remove(&change.path).unwrap_or_default();
+                Difference {
+                    status: change.status(),
+                    path: change.path,
+                    added_lines,
+                    removed_lines,
+                }
+            })
+            .collect())
+    }
+
+    pub(super) async fn changes(&self, a: &CommitId, b: &CommitId) -> Result<Vec<Change>, Error> {
+        let answer = self.diff_tree(a, b, &["--raw"]).await?;
+        Ok(parse(&answer)?.0)
+    }
+
+    async fn diff_tree(&self, a: &CommitId, b: &CommitId, form: &[&str]) -> Result<Vec<u8>, Error> {
+        let call = self
+            .call("diff-tree")
+            .args(["-r", "-z", "--no-renames", "--full-index"])
+            .args(["--no-ext-diff", "--no-textconv"])
+            .args(form)
+            .args([a.as_str(), b.as_str(), "--"]);
+        self.git.ask(call, b"").await
+    }
+
+    /// The change as a binary-safe patch of at most `limit` bytes.
+    pub async fn patch(&self, a: &CommitId, b: &CommitId, limit: usize) -> Result<Patch, Error> {
+        let io = |source| Error::Io {
+            operation: "read a patch from",
+            path: self.dir.clone(),
+            source,
+        };
+        let call = self.patch_call(a, b, "");
+        let (null, pipe) = (std::process::Stdio::null(), std::process::Stdio::piped());
+        let mut child = self.git.spawn(&call, null, pipe)?;
+        let mut content = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            let mut limited = stdout.take(limit as u64 + 1);
+            limited.read_to_end(&mut content).await.map_err(io)?;
+        }
+        if content.len() > limit {
+            // Dropping the child kills what is left of it.
+            content.truncate(limit);
+            return Ok(Patch {
+                content: content.into(),
+                cut: true,
+            });
+        }
+        let output = child.wait_with_output().await.map_err(io)?;
+        match output.status.code() {
+            Some(0) => Ok(Patch {
+                content: content.into(),
+                cut: false,
+            }),
+            code => Err(Error::Git {
+                operation: "diff-tree",
+                code: code.unwrap_or(-1),
+                stderr: path::display(&output.stderr),
+            }),
+        }
+    }
+
+    fn patch_call(&self, a: &CommitId, b: &CommitId, prefix: &str) -> super::git::Call {
+        let inside = |side: &str| match prefix {
+            "" => format!("{side}/"),
+            _ => format!("{side}/{prefix}/"),
+        };
+        self.call("diff-tree")
+            .args(["-r", "-p", "--binary", "--full-index", "--no-renames"])
+            .args(["--no-ext-diff", "--no-textconv", "--no-color"])
+            .arg(format!("--src-prefix={}", inside("a")))
+            .arg(format!("--dst-prefix={}", inside("b")))
+            .args([a.as_str(), b.as_str(), "--"])
+    }
+
+    /// Writes the change to a file, whole or not at all; in a repository it applies at
+    /// the top, wherever the workspace stands in it.
+    pub async fn deliver_patch(
+        &self,
+        base: &Base,
+        result: &CommitId,
+        out: &Path,
+    ) -> Result<(), Error> {
+        let io = |source| Error::Io {
+            operation: "write the patch",
+            path: out.to_owned(),
+            source,
+        };
+        let folder = match out.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(".wharf-patch-")
+            .tempfile_in(folder)
+            .map_err(io)?;
+        let target = file.as_file().try_clone().map_err(io)?;
+        let call = self.patch_call(&base.commit, result, &base.prefix);
+        self.git
+            .through(call, std::process::Stdio::null(), Some(target))
+            .await?;
+        file.as_file().sync_all().map_err(io)?;
+        file.persist(out).map_err(|error| io(error.error))?;
+        Ok(())
+    }
+
+    /// Paths of the base that the result changed or removed although a glob protects them; a later
+    /// `!glob` takes out.
+    pub async fn protected(
+        &self,
+        base: &CommitId,
+        result: &CommitId,
+        globs: &[String],
+    ) -> Result<Vec<String>, Error> {
+        let globs = Globs::new(globs)?;
+        let changes = self.changes(base, result).await?;
+        Ok(changes
+            .iter()
+            .filter(|change| change.old.is_some() && globs.matches(&change.path))
+            .map(|change| path::display(&change.path))
+            .collect())
+    }
+}
+
+impl Change {
+    fn status(&self) -> DifferenceStatus {
+        match (&self.old, &self.new) {
+            (None, _) => DifferenceStatus::Added,
+            (_, None) => DifferenceStatus::Deleted,
+            (Some(old), Some(new))
+                if old.blob == new.blob && old.mode != Mode::Link && new.mode != Mode::Link =>
+            {
+                DifferenceStatus::ModeChanged
+            }
+            _ => DifferenceStatus::Changed,
+        }
+    }
+}
+
+/// Lines added and removed; None where git counts none because the file is binary.
+type Count = (Option<u64>, Option<u64>);
+type Counts = BTreeMap<Vec<u8>, Count>;
+
+/// Reads `--raw -z`, with or without `--numstat` after it.
+fn parse(answer: &[u8]) -> Result<(Vec<Change>, Counts), Error> {
+    let bad = |field: &[u8]| unreadable("diff-tree", &path::display(field));
+    let (mut changes, mut counts) = (Vec::new(), Counts::new());
+    let mut fields = fields(answer);
+    while let Some(field) = fields.next() {
+        if field.starts_with(b":") {
+            let path = fields.next().ok_or_else(|| bad(field))?;
+            changes.push(raw(field, path).ok_or_else(|| bad(field))?);
+        } else {
+            let (path, count) = numbers(field).ok_or_else(|| bad(field))?;
+            counts.insert(path, count);
+        }
+    }
+    Ok((changes, counts))
+}
+
+fn raw(field: &[u8], path: &[u8]) -> Option<Change> {
+    let mut words = std::str::from_utf8(field)
+        .ok()?
+        .strip_prefix(':')?
+        .split(' ');
+    let (old_mode, new_mode) = (words.next()?, words.next()?);
+    let (old_blob, new_blob) = (words.next()?, words.next()?);
+    let entry = |mode: &str, blob: &str| match mode {
+        "000000" => Some(None),
+        _ => Some(Some(Entry {
+            mode: mode_of(mode)?,
+            blob: BlobId::new(object_id("diff-tree", blob).ok()?),
+        })),
+    };
+    Some(Change {
+        path: path.to_vec(),
+        old: entry(old_mode, old_blob)?,
+        new: entry(new_mode, new_blob)?,
+    })
+}
+
+fn numbers(field: &[u8]) -> Option<(Vec<u8>, Count)> {
+    let mut parts = field.splitn(3, |&byte| byte == b'\t');
+    let mut number = || std::str::from_utf8(parts.next()?).ok().map(str::to_owned);
+    let (added, removed) = (number()?, number()?);
+    let path = parts.next()?;
+    Some((path.to_vec(), (added.parse().ok(), removed.parse().ok())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_answer_is_an_error() {
+        let id = "0123456789012345678901234567890123456789";
+        let whole = format!(":000000 100644 {id} {id} A\0a\tb\n\0-\t-\ta\tb\n\0");
+        let (changes, counts) = parse(whole.as_bytes()).unwrap();
+        assert_eq!(changes[0].path, b"a\tb\n");
+        assert_eq!(changes[0].status(), DifferenceStatus::Added);
+        assert_eq!(counts[&b"a\tb\n".to_vec()], (None, None));
+        assert!(parse(&whole.as_bytes()[..60]).is_err());
+        assert!(parse(format!(":100644 160000 {id} {id} T\0x\0").as_bytes()).is_err());
+    }
+}
