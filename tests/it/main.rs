@@ -8,8 +8,12 @@
 )]
 
 // Helpers.
+mod otlp; // an OTLP receiver on loopback, HTTP and gRPC
 
 // How the source is laid out.
+
+// What a tracing backend sees.
+mod spans;
 
 // What a person sees.
 mod cli; // help, refusals, exit codes, what is printed where
