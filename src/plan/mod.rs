@@ -5,15 +5,63 @@
 //! Gives: a resolved `Plan` (every default filled in, every role merged) or an `Error` with line, column and hint.
 //! Never: I/O.
 
+mod built_in;
+mod check;
+mod draw;
+mod error;
+mod files;
+mod graph;
+mod parse;
+mod raw;
+mod roles;
+mod sections;
+mod submit;
+mod units;
+mod words;
+mod write;
+mod yaml;
+
+pub use built_in::DEFAULT;
+pub use draw::{Drawing, draw};
+pub use error::Error;
+pub use graph::{Dag, GraphError};
+pub use parse::parse;
+pub use roles::{ENDINGS, TOOLS};
+pub use submit::{Submission, submitted};
+pub use units::{duration, show_duration, show_size, size};
+pub use write::WriteError;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{RoleName, SubtaskId};
 
+/// The JSON Schema of a plan file.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(raw::Plan).to_value();
+    drop_null_defaults(&mut schema);
+    schema
+}
+
+/// An absent key is not a null one: the descriptions name the true defaults.
+fn drop_null_defaults(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(keys) => {
+            if keys.get("default").is_some_and(serde_json::Value::is_null) {
+                keys.shift_remove("default");
+            }
+            keys.values_mut().for_each(drop_null_defaults);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(drop_null_defaults),
+        _ => {}
+    }
+}
+
 /// A checked plan with every default filled in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub name: String,
     pub task: Option<String>,
@@ -40,7 +88,7 @@ pub struct Plan {
     pub hash: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Coordinator,
@@ -49,7 +97,7 @@ pub enum Kind {
 }
 
 /// One kind of agent, merged from the built-in of its name, the plan's top level and its own keys.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Role {
     pub name: RoleName,
     pub kind: Kind,
@@ -80,7 +128,8 @@ pub struct Sandbox {
     pub runtime: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Network {
     None,
     Full,
@@ -117,7 +166,8 @@ pub struct Workspace {
     pub hide: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum History {
     None,
     Recent,
@@ -130,7 +180,7 @@ pub struct Permissions {
     pub rules: Vec<Rule>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionMode {
     Auto,
@@ -148,7 +198,7 @@ pub struct Rule {
     pub action: Action,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     Allow,

@@ -17,3 +17,5 @@ mod spans;
 
 // What a person sees.
 mod cli; // help, refusals, exit codes, what is printed where
+// Plan files: shipped ones, broken ones, the DAG.
+mod plans;

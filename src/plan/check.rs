@@ -1,0 +1,355 @@
+//! The keys of a plan file become checked values.
+
+use std::time::Duration;
+
+use globset::Glob;
+
+use super::error::Error;
+use super::yaml::At;
+use super::{AgentLimits, Network, Sandbox, raw, units};
+
+/// What /tmp holds at least, and what must be left beside it. Bytes.
+const TMP: u64 = 256 << 20;
+const BESIDE_TMP: u64 = 64 << 20;
+
+/// The least disk that lets an agent write anything useful. Bytes.
+const LEAST_DISK: u64 = 16 << 20;
+
+/// Limits and model settings of one agent, while layers are laid over each other.
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    pub limits: AgentLimits,
+    pub temperature: Option<f64>,
+    pub context_window: Option<u64>,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            limits: AgentLimits {
+                turns: 40,
+                tokens: 4_000_000,
+                time: Duration::from_secs(20 * 60),
+                tool_calls: 200,
+                tool_timeout: Duration::from_secs(30),
+                output: 8000,
+                reply_tokens: 8000,
+            },
+            temperature: None,
+            context_window: None,
+        }
+    }
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self {
+            image: "wharf/python".to_owned(),
+            setup: Vec::new(),
+            env: std::collections::BTreeMap::new(),
+            cpus: 2.0,
+            memory: 2 << 30,
+            pids: 256,
+            disk: 4 << 30,
+            network: Network::None,
+            runtime: None,
+        }
+    }
+}
+
+/// A number of at least `least` that fits its type; absent keys leave the target as it is.
+pub(super) fn count<T: TryFrom<u64>>(
+    at: &At<'_>,
+    number: Option<raw::Count>,
+    least: u64,
+    target: &mut T,
+) -> Result<(), Error> {
+    let Some(raw::Count(number)) = number else {
+        return Ok(());
+    };
+    if number < least {
+        let message = format!("`{at}` is {number}, but must be at least {least}");
+        return Err(at.value_fault(message, format!("write {least} or more")));
+    }
+    *target = T::try_from(number)
+        .map_err(|_| at.value_fault(format!("`{at}` is too large"), "write a smaller number"))?;
+    Ok(())
+}
+
+/// A finite number of at least `least`.
+pub(super) fn amount(at: &At<'_>, number: f64, least: f64) -> Result<f64, Error> {
+    if number.is_finite() && number >= least {
+        return Ok(number);
+    }
+    let message = format!("`{at}` must be a number of at least {least}");
+    Err(at.value_fault(message, format!("write {least} or more")))
+}
+
+/// A duration of at least `least`.
+pub(super) fn time(
+    at: &At<'_>,
+    time: Option<&raw::Time>,
+    least: Duration,
+    target: &mut Duration,
+) -> Result<(), Error> {
+    let Some(raw::Time(text)) = time else {
+        return Ok(());
+    };
+    let read = units::duration(text)
+        .map_err(|hint| at.value_fault(format!("`{text}` is no duration for `{at}`"), hint))?;
+    if read < least {
+        let least = units::show_duration(least);
+        let message = format!("`{at}` must be at least {least}");
+        return Err(at.value_fault(message, format!("write `{least}` or more")));
+    }
+    *target = read;
+    Ok(())
+}
+
+fn size(at: &At<'_>, size: Option<&raw::Size>, target: &mut u64) -> Result<(), Error> {
+    if let Some(raw::Size(text)) = size {
+        *target = units::size(text)
+            .map_err(|hint| at.value_fault(format!("`{text}` is no size for `{at}`"), hint))?;
+    }
+    Ok(())
+}
+
+/// Text that says something.
+pub(super) fn text(at: &At<'_>, text: &str) -> Result<String, Error> {
+    if text.trim().is_empty() {
+        return Err(at.value_fault(
+            format!("`{at}` is empty"),
+            "write some text, or remove the key",
+        ));
+    }
+    if text.contains('\0') {
+        return Err(at.value_fault(format!("`{at}` holds a NUL character"), "remove it"));
+    }
+    Ok(text.to_owned())
+}
+
+/// A list of texts, none empty.
+pub(super) fn texts(at: &At<'_>, list: &[String]) -> Result<Vec<String>, Error> {
+    let each = list.iter().enumerate();
+    each.map(|(i, item)| text(&at.item(i), item)).collect()
+}
+
+/// A list of path patterns; a leading `!` is allowed.
+pub(super) fn globs(at: &At<'_>, list: &[String]) -> Result<Vec<String>, Error> {
+    for (i, pattern) in list.iter().enumerate() {
+        glob(&at.item(i), pattern)?;
+    }
+    Ok(list.to_vec())
+}
+
+/// One path pattern, relative to the workspace.
+pub(super) fn glob(at: &At<'_>, pattern: &str) -> Result<(), Error> {
+    text(at, pattern)?;
+    let bare = pattern.strip_prefix('!').unwrap_or(pattern);
+    if bare.starts_with('/') {
+        let message = format!("`{pattern}` is an absolute path");
+        return Err(at.value_fault(message, "write it relative to the workspace"));
+    }
+    Glob::new(bare).map(|_| ()).map_err(|error| {
+        let message = format!("`{pattern}` is no path pattern: {}", error.kind());
+        at.value_fault(message, "write a glob such as `tests/**` or `*.pem`")
+    })
+}
+
+/// Models as `provider/model` or `replay:FILE`.
+pub(super) fn models(at: &At<'_>, words: &raw::Words) -> Result<Vec<String>, Error> {
+    let list = words.list();
+    if list.is_empty() {
+        return Err(at.value_fault(
+            format!("`{at}` is an empty list"),
+            "name a model, or remove the key",
+        ));
+    }
+    for (i, model) in list.iter().enumerate() {
+        let at = match words {
+            raw::Words::One(_) => at.clone(),
+            raw::Words::Many(_) => at.item(i),
+        };
+        let whole = |pair: (&str, &str)| !pair.0.trim().is_empty() && !pair.1.trim().is_empty();
+        let replay = model.strip_prefix("replay:");
+        let known = match replay {
+            Some(file) => !file.trim().is_empty(),
+            None => {
+                model.split_once('/').is_some_and(whole) && !model.contains(char::is_whitespace)
+            }
+        };
+        if !known {
+            let hint =
+                "write `provider/model`, such as `anthropic/claude-sonnet-5`, or `replay:FILE`";
+            return Err(at.value_fault(format!("`{model}` names no model"), hint));
+        }
+    }
+    Ok(list.to_vec())
+}
+
+/// Lays the keys of a `sandbox` map over what stands so far, and checks what comes out.
+pub(super) fn lay_sandbox(
+    at: &At<'_>,
+    layer: Option<&raw::Sandbox>,
+    below: &Sandbox,
+) -> Result<Sandbox, Error> {
+    let mut sandbox = below.clone();
+    let Some(layer) = layer else {
+        return Ok(sandbox);
+    };
+    if let Some(image) = &layer.image {
+        sandbox.image = image_name(&at.key("image"), image)?;
+    }
+    if let Some(setup) = &layer.setup {
+        sandbox.setup = texts(&at.key("setup"), setup)?;
+    }
+    for (name, value) in layer.env.iter().flatten() {
+        env_name(&at.key("env").key(name), name)?;
+        sandbox.env.insert(name.clone(), value.clone());
+    }
+    if let Some(cpus) = layer.cpus {
+        sandbox.cpus = amount(&at.key("cpus"), cpus, 0.01)?;
+    }
+    size(
+        &at.key("memory"),
+        layer.memory.as_ref(),
+        &mut sandbox.memory,
+    )?;
+    count(&at.key("pids"), layer.pids, 16, &mut sandbox.pids)?;
+    size(&at.key("disk"), layer.disk.as_ref(), &mut sandbox.disk)?;
+    if let Some(network) = &layer.network {
+        sandbox.network = read_network(&at.key("network"), network)?;
+    }
+    if let Some(runtime) = &layer.runtime {
+        let runtime = text(&at.key("runtime"), runtime)?;
+        sandbox.runtime = (runtime != "default").then_some(runtime);
+    }
+    check_sums(at, &sandbox)?;
+    Ok(sandbox)
+}
+
+fn check_sums(at: &At<'_>, sandbox: &Sandbox) -> Result<(), Error> {
+    let least = TMP + BESIDE_TMP;
+    if sandbox.memory < least {
+        let at = at.key("memory");
+        let message = format!(
+            "`{at}` is {}, too little: /tmp alone may fill {} of it and {} must be left",
+            units::show_size(sandbox.memory),
+            units::show_size(TMP),
+            units::show_size(BESIDE_TMP),
+        );
+        return Err(at.value_fault(
+            message,
+            format!("write `{}` or more", units::show_size(least)),
+        ));
+    }
+    if sandbox.disk < LEAST_DISK {
+        let at = at.key("disk");
+        let message = format!(
+            "`{at}` is {}, too little to work in",
+            units::show_size(sandbox.disk)
+        );
+        return Err(at.value_fault(message, "write `16m` or more"));
+    }
+    Ok(())
+}
+
+fn image_name(at: &At<'_>, image: &str) -> Result<String, Error> {
+    let image = text(at, image)?;
+    if image.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let message = format!("`{image}` is no image name");
+        return Err(at.value_fault(message, "write a name such as `wharf/python` or `node:22`"));
+    }
+    Ok(image)
+}
+
+/// Checks the name of an environment variable.
+pub(super) fn env_name(at: &At<'_>, name: &str) -> Result<(), Error> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let digit = |c: char| c.is_ascii_digit();
+    if name.is_empty() || !name.chars().all(plain) || name.starts_with(digit) {
+        let message = "this is no name of an environment variable";
+        return Err(at.key_fault(message, "use letters, digits and _, first a letter"));
+    }
+    Ok(())
+}
+
+fn read_network(at: &At<'_>, value: &serde_json::Value) -> Result<Network, Error> {
+    let hint = "write `none` or `full`";
+    match value {
+        serde_json::Value::String(word) if word == "none" => Ok(Network::None),
+        serde_json::Value::String(word) if word == "full" => Ok(Network::Full),
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
+            let message =
+                format!("a list of allowed hosts in `{at}` is not supported yet by this version");
+            Err(at.key_fault(message, hint))
+        }
+        serde_json::Value::String(word) => {
+            Err(at.value_fault(format!("`{word}` is no value of `{at}`"), hint))
+        }
+        _ => Err(at.value_fault(format!("`{at}` must be a word"), hint)),
+    }
+}
+
+/// Lays the keys of an `agent` map over what stands so far. A limit of zero allows nothing.
+pub(super) fn lay_agent(
+    at: &At<'_>,
+    layer: Option<&raw::Agent>,
+    below: &Agent,
+) -> Result<Agent, Error> {
+    let mut agent = below.clone();
+    let Some(layer) = layer else {
+        return Ok(agent);
+    };
+    let limits = &mut agent.limits;
+    count(&at.key("turns"), layer.turns, 0, &mut limits.turns)?;
+    count(&at.key("tokens"), layer.tokens, 0, &mut limits.tokens)?;
+    count(
+        &at.key("tool_calls"),
+        layer.tool_calls,
+        0,
+        &mut limits.tool_calls,
+    )?;
+    count(&at.key("output"), layer.output, 1, &mut limits.output)?;
+    count(
+        &at.key("reply_tokens"),
+        layer.reply_tokens,
+        1,
+        &mut limits.reply_tokens,
+    )?;
+    time(
+        &at.key("time"),
+        layer.time.as_ref(),
+        Duration::ZERO,
+        &mut limits.time,
+    )?;
+    let second = Duration::from_secs(1);
+    let timeout = &mut limits.tool_timeout;
+    time(
+        &at.key("tool_timeout"),
+        layer.tool_timeout.as_ref(),
+        second,
+        timeout,
+    )?;
+    agent.temperature = temperature(at, layer.temperature)?.or(agent.temperature);
+    agent.context_window = window(at, layer.context_window)?.or(agent.context_window);
+    Ok(agent)
+}
+
+fn temperature(at: &At<'_>, number: Option<f64>) -> Result<Option<f64>, Error> {
+    let at = at.key("temperature");
+    match number {
+        Some(number) if !(0.0..=2.0).contains(&number) => {
+            let message = format!("`{at}` must be a number from 0 to 2");
+            Err(at.value_fault(message, "write a number such as 0.2"))
+        }
+        number => Ok(number),
+    }
+}
+
+/// The context window of a model, where a map gives one. Tokens.
+pub(super) fn window(at: &At<'_>, tokens: Option<raw::Count>) -> Result<Option<u64>, Error> {
+    let mut window = 0;
+    count(&at.key("context_window"), tokens, 1024, &mut window)?;
+    Ok(tokens.map(|_| window))
+}

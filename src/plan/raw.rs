@@ -1,0 +1,507 @@
+//! The plan file's keys as an operator writes them; also the source of its JSON Schema.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+use serde_json::Value;
+
+use super::{Action, History, Kind, PermissionMode};
+
+/// A Wharf plan: roles, limits, sandbox, permissions and acceptance of a task.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["version"]))]
+pub(super) struct Plan {
+    /// Format of the file: 1.
+    #[schemars(with = "u8", range(min = 1, max = 1))]
+    pub version: Option<Value>,
+    /// Shown in lists and reports; default: the file's name.
+    pub name: Option<String>,
+    /// What to do; may come from the command line instead.
+    pub task: Option<String>,
+    /// `provider/model` or `replay:FILE`, or a list in order of fall-back.
+    pub model: Option<Words>,
+    pub workspace: Option<Workspace>,
+    pub run: Option<Run>,
+    pub agent: Option<Agent>,
+    pub sandbox: Option<Sandbox>,
+    pub permissions: Option<Permissions>,
+    /// Globs of existing files that may not change; a leading `!` takes a path out again.
+    pub protect: Option<Vec<String>>,
+    pub acceptance: Option<Acceptance>,
+    pub verify: Option<Verify>,
+    pub compaction: Option<Compaction>,
+    #[schemars(with = "Option<RolesShape>")]
+    pub roles: Option<Roles>,
+    /// Markdown files with front matter, one role each; may hold `*`.
+    pub role_files: Option<Words>,
+    /// The operator's own tools, by name.
+    pub tools: Option<BTreeMap<String, OwnTool>>,
+    /// A fixed DAG: no coordinator, one round.
+    pub subtasks: Option<Vec<Subtask>>,
+    /// Model servers by name; a model is then written `name/model`.
+    pub providers: Option<BTreeMap<String, Provider>>,
+}
+
+/// The operator's directory.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Workspace {
+    /// Relative to the plan file; default: the current directory.
+    pub path: Option<String>,
+    /// Work on a copy and deliver a patch; default: false.
+    pub copy: Option<bool>,
+    /// How much git history agents see; default: recent.
+    pub history: Option<History>,
+    /// Globs of files withheld from sandboxes.
+    pub hide: Option<Vec<String>>,
+}
+
+/// Limits of the whole run: one pot for all agents.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Run {
+    /// Subtasks at work at a time; default: 4.
+    #[schemars(range(min = 1))]
+    pub parallel: Option<Count>,
+    /// The most subtasks a submitted plan may have; default: 20.
+    #[schemars(range(min = 1))]
+    pub subtasks: Option<Count>,
+    /// Rounds in all, the first included; default: 2.
+    #[schemars(range(min = 1))]
+    pub rounds: Option<Count>,
+    /// Tokens of all model calls; default: 20000000.
+    pub tokens: Option<Count>,
+    /// US dollars of all model calls; no default.
+    #[schemars(range(min = 0.0))]
+    pub cost_usd: Option<f64>,
+    /// Wall clock; default: 60m.
+    pub time: Option<Time>,
+}
+
+/// Limits of one agent.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Agent {
+    /// Model replies; default: 40.
+    pub turns: Option<Count>,
+    /// Tokens; default: 4000000.
+    pub tokens: Option<Count>,
+    /// Wall clock; default: 20m.
+    pub time: Option<Time>,
+    /// Tool calls; default: 200.
+    pub tool_calls: Option<Count>,
+    /// A tool call without a limit of its own; default: 30s.
+    pub tool_timeout: Option<Time>,
+    /// Characters kept of each stream of a tool's output; default: 8000.
+    #[schemars(range(min = 1))]
+    pub output: Option<Count>,
+    /// Tokens one reply may have; default: 8000.
+    #[schemars(range(min = 1))]
+    pub reply_tokens: Option<Count>,
+    /// Sampling temperature, sent only when given.
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: Option<f64>,
+    /// Tokens a request and its reply may hold together; default: what is known of the model.
+    #[schemars(range(min = 1024))]
+    pub context_window: Option<Count>,
+}
+
+/// The container an agent's tools run in.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Sandbox {
+    /// Default: wharf/python.
+    pub image: Option<String>,
+    /// Commands run once, with network, into a cached image layer.
+    pub setup: Option<Vec<String>>,
+    /// Environment of every command; never put a secret here.
+    pub env: Option<BTreeMap<String, String>>,
+    /// Processors; default: 2.
+    pub cpus: Option<f64>,
+    /// Default: 2g.
+    pub memory: Option<Size>,
+    /// Processes and threads; default: 256.
+    #[schemars(range(min = 16))]
+    pub pids: Option<Count>,
+    /// What may be written; default: 4g.
+    pub disk: Option<Size>,
+    /// `none` or `full`; default: none.
+    #[schemars(with = "Option<super::Network>")]
+    pub network: Option<Value>,
+    /// A runtime of the engine, such as `runsc`; default: default.
+    pub runtime: Option<String>,
+}
+
+/// Which tool calls may run.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Permissions {
+    /// Default: auto.
+    pub mode: Option<PermissionMode>,
+    /// The first that matches decides, deny before allow.
+    pub rules: Option<Vec<Rule>>,
+}
+
+/// A permission rule.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    /// A tool's name, or `*`.
+    pub tool: String,
+    /// A glob over the command line.
+    pub command: Option<String>,
+    /// A glob over the path.
+    pub path: Option<String>,
+    pub action: Action,
+}
+
+/// What the result is judged by.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Acceptance {
+    /// Run by Wharf itself on the merged result; exit codes are facts.
+    pub commands: Option<Vec<Command>>,
+    /// Sentences the verifier judges one by one.
+    pub criteria: Option<Vec<String>>,
+}
+
+/// A command, with a limit of its own if need be.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Command {
+    Line(String),
+    Limited(Limited),
+}
+
+/// A command and its limit.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Limited {
+    pub run: String,
+    /// Default: 10m.
+    #[serde(default)]
+    pub timeout: Option<Time>,
+}
+
+/// How the result is judged.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Verify {
+    /// Verifiers asked: 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub votes: Option<Count>,
+}
+
+/// How a long conversation is shortened.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Compaction {
+    /// Share of the context window at which it starts; default: 0.7.
+    #[schemars(range(min = 0.1, max = 1.0))]
+    pub at: Option<f64>,
+    /// Messages at the end kept whole; default: 6.
+    #[schemars(range(min = 1))]
+    pub keep: Option<Count>,
+}
+
+/// One kind of agent; what is not said comes from the built-in role of its name and the plan's top level.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Role {
+    /// Default: by the role's name, else worker.
+    pub kind: Option<Kind>,
+    /// What the coordinator is told of it.
+    pub description: Option<String>,
+    /// The system message.
+    pub prompt: Option<String>,
+    /// A file that holds the prompt, relative to the plan file.
+    pub prompt_file: Option<String>,
+    /// Tool names; the tool that ends the agent is added by itself.
+    pub tools: Option<Words>,
+    pub model: Option<Words>,
+    pub sandbox: Option<Sandbox>,
+    pub agent: Option<Agent>,
+}
+
+/// The front matter of a role file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct FrontMatter {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub tools: Option<Words>,
+    pub model: Option<Words>,
+    pub kind: Option<Kind>,
+    pub sandbox: Option<Sandbox>,
+    pub agent: Option<Agent>,
+    /// Written by other tools for their screens; has no effect.
+    #[serde(rename = "color")]
+    pub _color: Option<String>,
+}
+
+/// The roles of a plan.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roles {
+    /// `extends: none` was written.
+    pub alone: bool,
+    pub by_name: BTreeMap<String, Role>,
+}
+
+/// Roles by name; `extends: none` drops the built-in ones.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RolesShape {
+    extends: Option<Extends>,
+    #[serde(flatten)]
+    by_name: BTreeMap<String, Role>,
+}
+
+/// What a plan's roles are added to.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Extends {
+    None,
+    Default,
+}
+
+/// A tool of the operator's: a command run in the sandbox, its arguments as JSON on standard input.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OwnTool {
+    pub description: String,
+    /// JSON Schema of the arguments; default: none are taken.
+    #[serde(default)]
+    #[schemars(with = "Option<serde_json::Map<String, Value>>")]
+    pub schema: Option<Value>,
+    pub command: String,
+}
+
+/// A node of the DAG.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Subtask {
+    #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]{0,39}$"))]
+    pub id: String,
+    pub role: String,
+    #[serde(default)]
+    pub title: Option<String>,
+    pub brief: String,
+    #[serde(default)]
+    pub needs: Option<Vec<String>>,
+}
+
+/// A model server.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Provider {
+    pub kind: ProviderKind,
+    pub base_url: String,
+    /// The environment variable that holds the key, where one is needed.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    #[serde(default)]
+    pub context_window: Option<Count>,
+    #[serde(default)]
+    pub price: Option<Price>,
+}
+
+/// The wire a server speaks.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ProviderKind {
+    Openai,
+    Anthropic,
+}
+
+/// US dollars a million tokens.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Price {
+    pub input: f64,
+    /// Default: as `input`.
+    #[serde(default)]
+    pub cached_input: Option<f64>,
+    pub output: f64,
+}
+
+/// A word or a list of words.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum Words {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// A duration such as `30s`, `10m`, `1h30m` or `500ms`.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Time(
+    #[schemars(regex(pattern = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"))] pub String,
+);
+
+/// A size such as `64k`, `512m` or `2g`, or plain bytes.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("type" = ["string", "integer"]))]
+pub(super) struct Size(#[schemars(regex(pattern = "^[0-9]+[kmgtKMGT]?$"))] pub String);
+
+/// A whole number, written in digits alone.
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(super) struct Count(pub u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number in digits, zero or more")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Count, E> {
+                Ok(Count(number))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Count, E> {
+                let unexpected = de::Unexpected::Signed(number);
+                let number = u64::try_from(number);
+                number
+                    .map(Count)
+                    .map_err(|_| E::invalid_value(unexpected, &self))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// Reads text, and numbers as the text they were written as.
+struct Scalar;
+
+impl Visitor<'_> for Scalar {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number with its unit, such as `30m` or `512m`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Scalar).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Scalar).map(Self)
+    }
+}
+
+impl Words {
+    /// The words, and whether they were written as a list.
+    pub fn list(&self) -> &[String] {
+        match self {
+            Self::One(word) => std::slice::from_ref(word),
+            Self::Many(words) => words,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Words;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("text or a list of texts")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Words, E> {
+                Ok(Words::One(word.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Words, A::Error> {
+                let mut words = Vec::new();
+                while let Some(word) = items.next_element()? {
+                    words.push(word);
+                }
+                Ok(Words::Many(words))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Command;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a command line, or a map with `run` and `timeout`")
+            }
+
+            fn visit_str<E: de::Error>(self, line: &str) -> Result<Command, E> {
+                Ok(Command::Line(line.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Command, A::Error> {
+                Limited::deserialize(MapAccessDeserializer::new(entries)).map(Command::Limited)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl<'de> Deserialize<'de> for Roles {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Roles;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of roles by name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Roles, A::Error> {
+                let mut roles = Roles::default();
+                while let Some(name) = entries.next_key::<String>()? {
+                    if name == "extends" {
+                        roles.alone = matches!(entries.next_value()?, Extends::None);
+                    } else {
+                        let role: Option<Role> = entries.next_value()?;
+                        roles.by_name.insert(name, role.unwrap_or_default());
+                    }
+                }
+                Ok(roles)
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
