@@ -5,11 +5,31 @@
 //! Gives: a whole `Reply` or an `Error` that says whether asking again can help.
 //! Never: runs a tool, keeps a conversation, waits for a retry by itself.
 
+mod anthropic;
+mod http;
+mod ids;
+mod openai;
+mod outgoing;
+pub mod price;
+pub mod provider;
+pub mod replay;
+pub mod retry;
+pub mod secret;
+mod sse;
+mod status;
+mod stream;
+mod wait;
+
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use http::Limits;
+pub use provider::{Provider, Wire, open, open_with};
+pub use replay::request_hash;
+pub use secret::{Secret, masked};
 
 /// One model behind one wire. An implementation makes a single attempt; `run` retries.
 pub trait Model: Send + Sync {
@@ -140,6 +160,19 @@ pub struct Usage {
     pub cached: u64,
     /// The server gave none: these are estimates.
     pub estimated: bool,
+}
+
+impl Usage {
+    /// What a request of `sent` bytes and a reply of `received` bytes may have counted.
+    pub fn estimate(sent: usize, received: usize) -> Self {
+        let tokens = |bytes: usize| (bytes as u64).div_ceil(4).max(1);
+        Self {
+            input: tokens(sent),
+            output: tokens(received),
+            cached: 0,
+            estimated: true,
+        }
+    }
 }
 
 /// Why an attempt failed, by what can be done about it.

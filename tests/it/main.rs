@@ -19,3 +19,7 @@ mod spans;
 mod cli; // help, refusals, exit codes, what is printed where
 // Plan files: shipped ones, broken ones, the DAG.
 mod plans;
+mod server; // a scripted model server on loopback that checks every request
+
+// What a model's wire survives.
+mod wire;

@@ -1,0 +1,156 @@
+//! Reads one answer to its end, whatever form it came in: events, one JSON object, a page, nothing.
+
+use serde_json::Value;
+
+use super::http::Body;
+use super::{Error, sse, status};
+
+/// Builds an answer from the events of one protocol.
+pub trait Fold {
+    /// Takes one event's object. `Err` says why the stream cannot be read.
+    fn event(&mut self, event: &Value) -> Result<(), String>;
+
+    /// How far the protocol has come.
+    fn stage(&self) -> Stage;
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The answer is not complete.
+    Open,
+    /// The answer is complete; figures may still follow.
+    Closing,
+    /// Nothing more will come.
+    Done,
+}
+
+/// What the body turned out to be.
+#[derive(Debug)]
+pub enum Form {
+    /// Events; the fold has them.
+    Events,
+    /// One JSON object: the server does not stream.
+    Whole(Value),
+    /// Not a single event.
+    Empty,
+}
+
+/// Reads `body` into `fold`. An error object anywhere is the attempt's error.
+pub async fn read(mut body: Body, fold: &mut impl Fold) -> Result<Form, Error> {
+    let mut begun = Vec::new();
+    while sniff(&begun, &body.kind()) == Looks::Blank {
+        match body.next().await? {
+            Some(piece) => begun.extend_from_slice(&piece),
+            None => return Ok(Form::Empty),
+        }
+    }
+    match sniff(&begun, &body.kind()) {
+        Looks::Json => {
+            let whole = body.rest(&begun).await?;
+            object(&body, &whole).map(Form::Whole)
+        }
+        Looks::Page => {
+            let whole = body.rest(&begun).await?;
+            Err(body.refusal(&whole))
+        }
+        Looks::Events | Looks::Blank => events(body, begun, fold).await,
+    }
+}
+
+/// Reads a body that should be one JSON object.
+pub async fn whole(mut body: Body) -> Result<Value, Error> {
+    let text = body.rest(&[]).await?;
+    match sniff(&text, &body.kind()) {
+        Looks::Blank => Err(body.cut("the answer is empty")),
+        Looks::Page => Err(body.refusal(&text)),
+        Looks::Json | Looks::Events => object(&body, &text),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looks {
+    Blank,
+    Json,
+    Page,
+    Events,
+}
+
+/// The first byte tells more than the content type, which many servers get wrong.
+fn sniff(begun: &[u8], kind: &str) -> Looks {
+    let text = begun.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begun);
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None => Looks::Blank,
+        Some(b'{' | b'[') => Looks::Json,
+        Some(b'<') => Looks::Page,
+        Some(_) if kind.contains("json") => Looks::Json,
+        Some(_) if kind.contains("html") => Looks::Page,
+        Some(_) => Looks::Events,
+    }
+}
+
+fn object(body: &Body, text: &[u8]) -> Result<Value, Error> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let value: Value = serde_json::from_slice(text)
+        .map_err(|error| body.cut(format!("the answer is no JSON: {error}")))?;
+    if let Some(error) = status::inside(&body.shown, &value) {
+        return Err(error);
+    }
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(body.cut("the answer is no JSON object"))
+    }
+}
+
+async fn events(mut body: Body, begun: Vec<u8>, fold: &mut impl Fold) -> Result<Form, Error> {
+    let mut parser = sse::Parser::default();
+    let mut seen = 0;
+    let mut piece = Some(bytes::Bytes::from(begun));
+    loop {
+        let mut found = Vec::new();
+        let over = match &piece {
+            Some(bytes) => parser.feed(bytes, &mut found).map(|()| false),
+            None => std::mem::take(&mut parser).end(&mut found).map(|()| true),
+        }
+        .map_err(|sse::TooLong| body.cut("an event is too long"))?;
+        seen += found.len();
+        for event in &found {
+            take(&body, event, fold)?;
+        }
+        if over && seen == 0 {
+            return Ok(Form::Empty);
+        }
+        if over || fold.stage() == Stage::Done {
+            return Ok(Form::Events);
+        }
+        piece = match fold.stage() {
+            Stage::Open => body.next().await?,
+            Stage::Closing | Stage::Done => body.trailing().await,
+        };
+    }
+}
+
+fn take(body: &Body, event: &sse::Event, fold: &mut impl Fold) -> Result<(), Error> {
+    let data = event.data.trim();
+    // Some gateways send their comments as data.
+    if data.is_empty() || data.starts_with(':') {
+        return Ok(());
+    }
+    let value: Value = if data == "[DONE]" {
+        Value::String(data.to_owned())
+    } else {
+        match serde_json::from_str(data) {
+            Ok(value) => value,
+            Err(_) if event.name == "error" => serde_json::json!({ "error": data }),
+            // The answer proper is over: only its figures are lost.
+            Err(_) if fold.stage() != Stage::Open => return Ok(()),
+            // What cannot be read may have been a piece of a call: the answer is not whole.
+            Err(error) => return Err(body.cut(format!("an event is no JSON: {error}"))),
+        }
+    };
+    if let Some(error) = status::inside(&body.shown, &value) {
+        return Err(error);
+    }
+    fold.event(&value).map_err(|reason| body.cut(reason))
+}
