@@ -12,6 +12,9 @@ mod otlp; // an OTLP receiver on loopback, HTTP and gRPC
 
 // How the source is laid out.
 
+// Which source of a setting wins.
+mod config;
+
 // What a tracing backend sees.
 mod spans;
 
