@@ -5,7 +5,11 @@
 //! Gives: a `Sandbox`, whose calls either answer or say that the sandbox broke.
 //! Never: a model, a git command, a fall-back to the host.
 
+mod link;
 pub mod memory;
+pub mod remote;
+mod remote_tree;
+pub mod toolbox;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

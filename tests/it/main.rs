@@ -26,3 +26,4 @@ mod server; // a scripted model server on loopback that checks every request
 
 // What a model's wire survives.
 mod wire;
+mod toolbox; // process 1 of a sandbox, as a plain child on this machine

@@ -1,1 +1,272 @@
-fn main() {}
+//! Process 1 of every sandbox: works inside the container for Wharf outside, over its own
+//! standard input and output, and ends when Wharf does.
+//!
+//! Owns: commands and their processes, the workspace's files, the watch over time and disk.
+//! Takes: frames on standard input; three folders as arguments, for trials outside a container.
+//! Gives: frames on standard output; an exit code that says why it ended (`End`).
+//! Never: a handler for a signal that ends a process, a name look-up, a file of the host.
+
+mod bell;
+mod beneath;
+mod calls;
+mod command;
+mod files;
+mod git;
+mod ignore;
+mod limits;
+mod link;
+mod oom;
+mod output;
+mod reaper;
+mod run;
+mod spool;
+mod surroundings;
+mod table;
+mod tree;
+mod walk;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{DumpableBehavior, set_child_subreaper, set_dumpable_behavior};
+use wharf_toolbox::message::{HostHello, Request, Signal, ToolboxHello};
+use wharf_toolbox::wire::{Fault, Frame, Kind, VERSION};
+
+use crate::bell::Bell;
+use crate::beneath::Allowed;
+use crate::calls::{Calls, Dispatch};
+use crate::command::Commands;
+use crate::files::Files;
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::output::Collector;
+use crate::run::Shell;
+use crate::spool::Spool;
+use crate::surroundings::{Folders, environment, program};
+use crate::tree::Workspace;
+use crate::watch::{Lease, Over, Quota, Watch};
+
+/// Why process 1 ended, as its exit code.
+enum End {
+    /// Standard input ended: Wharf has closed or is gone.
+    Closed = 0,
+    /// A frame was bad or out of place.
+    Protocol = 70,
+    /// The workspace is not there, or no thread can be started.
+    Setup = 71,
+    /// Standard output failed.
+    Output = 74,
+    /// No ping for a whole lease.
+    Lease = 75,
+}
+
+fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some((first, argv)) = arguments.split_first()
+        && first == reaper::FLAG
+    {
+        return reaper::main(argv);
+    }
+    // Both fail only on kernels that no container engine runs on.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let _ = set_child_subreaper(Some(rustix::process::getpid()));
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let mut frames = Frames {
+        buffer: Vec::new(),
+        at: 0,
+    };
+    let end = match frames.next() {
+        Ok(Some(frame)) if frame.kind == Kind::Hello => match frame.parse::<HostHello>() {
+            Ok(hello) => live(&arguments, hello, &mut frames),
+            Err(_) => End::Protocol,
+        },
+        Ok(None) => End::Closed,
+        Ok(Some(_)) | Err(_) => End::Protocol,
+    };
+    leave(end);
+}
+
+/// Ends the process from any thread; in a container everything else ends with it.
+#[expect(
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "the end of process 1 ends the sandbox"
+)]
+fn leave(end: End) -> ! {
+    std::process::exit(end as i32)
+}
+
+/// Serves Wharf until its stream ends.
+fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
+    let image = own_environment();
+    let folders = Folders::of(arguments, &image);
+    let environment = environment(&image, &folders, hello.env.clone());
+    let bell = Arc::new(Bell::default());
+    let link = Link::new(Arc::clone(&bell));
+    let Ok(sandbox) = Sandbox::build(&folders, &environment, &hello, &bell) else {
+        return End::Setup;
+    };
+    let writer = Arc::clone(&link);
+    let spawned = spawn("write", move || {
+        writer.write(&mut std::io::stdout().lock());
+        leave(End::Output)
+    });
+    let Ok(dispatch) = spawned.and_then(|()| Dispatch::start(&sandbox.calls)) else {
+        return End::Setup;
+    };
+    let shell = sandbox
+        .calls
+        .shell
+        .program
+        .as_deref()
+        .and_then(|path| path.rsplit('/').next());
+    let greeting = ToolboxHello {
+        version: VERSION,
+        shell: shell.map(str::to_owned),
+        git: sandbox.calls.git.is_some(),
+    };
+    link.send(Kind::Hello, 0, &greeting);
+    if hello.version != VERSION {
+        return End::Protocol;
+    }
+    let end = serve(frames, &link, &dispatch, &sandbox.lease);
+    sandbox.calls.shell.commands.kill_all();
+    end.map_or(End::Protocol, |()| End::Closed)
+}
+
+fn serve(
+    frames: &mut Frames,
+    link: &Arc<Link>,
+    dispatch: &Dispatch,
+    lease: &Lease,
+) -> Result<(), Fault> {
+    while let Some(frame) = frames.next()? {
+        match (frame.kind, frame.channel) {
+            (Kind::Signal, 0) => {
+                lease.extend();
+                if frame.parse::<Signal>()? == Signal::Ping {
+                    link.send(Kind::Signal, 0, &Signal::Pong);
+                }
+            }
+            (Kind::Open, channel) => {
+                let request: Request = frame.parse()?;
+                dispatch.take(request, link.open(channel)?);
+            }
+            _ => link.deliver(frame)?,
+        }
+    }
+    Ok(())
+}
+
+struct Sandbox {
+    calls: Arc<Calls>,
+    lease: Arc<Lease>,
+}
+
+impl Sandbox {
+    fn build(
+        folders: &Folders,
+        environment: &BTreeMap<OsString, OsString>,
+        hello: &HostHello,
+        bell: &Arc<Bell>,
+    ) -> std::io::Result<Sandbox> {
+        let paths: Vec<PathBuf> = [&folders.workspace, &folders.home, &folders.temporary]
+            .map(Clone::clone)
+            .to_vec();
+        let spool = Arc::new(Spool::new(folders.temporary.join(".wharf/out")));
+        let collector = Collector::start(Arc::clone(bell), spool)?;
+        let variables = environment.clone().into_iter().collect();
+        let commands = Commands::new(
+            folders.workspace.clone(),
+            variables,
+            Arc::clone(bell),
+            collector,
+        );
+        let over = Arc::new(Over::default());
+        let shell = Shell {
+            program: program("bash", environment).or_else(|| program("sh", environment)),
+            commands: Arc::clone(&commands),
+            bell: Arc::clone(bell),
+            limits: Limits::now(),
+            over: Arc::clone(&over),
+        };
+        let workspace = Arc::new(Mutex::new(Workspace::open(&folders.workspace)?));
+        let files = Files {
+            allowed: Allowed::new(&paths),
+            workspace,
+        };
+        let lease = Arc::new(Lease::default());
+        let quota = Quota {
+            folders: paths,
+            disk: hello.disk,
+            inodes: hello.inodes,
+        };
+        let (reaping, watched) = (Arc::clone(&commands), Arc::clone(&commands));
+        let watch = Watch {
+            lease: Arc::clone(&lease),
+            over,
+            commands,
+            quota,
+            bell: Arc::clone(bell),
+        };
+        spawn("reap", move || reaping.reap())?;
+        spawn("watch", move || {
+            watch.keep();
+            watched.kill_all();
+            leave(End::Lease)
+        })?;
+        let calls = Calls {
+            shell,
+            files,
+            git: program("git", environment),
+        };
+        Ok(Sandbox {
+            calls: Arc::new(calls),
+            lease,
+        })
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the image's environment is what commands shall see"
+)]
+fn own_environment() -> BTreeMap<OsString, OsString> {
+    std::env::vars_os().collect()
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(work)
+        .map(drop)
+}
+
+/// Frames from standard input.
+struct Frames {
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl Frames {
+    /// The next frame; nothing at the end of the stream.
+    fn next(&mut self) -> Result<Option<Frame>, Fault> {
+        loop {
+            if let Some((frame, used)) = Frame::decode(&self.buffer[self.at..])? {
+                self.at += used;
+                return Ok(Some(frame));
+            }
+            self.buffer.drain(..self.at);
+            self.at = 0;
+            let mut part = [0; 64 * 1024];
+            match std::io::stdin().read(&mut part) {
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(got) => self.buffer.extend_from_slice(&part[..got]),
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Builds the toolbox, process 1 of every sandbox, as a static program that the library embeds.
+//!
+//! It has a target directory of its own under OUT_DIR, so that it waits for no lock of the build
+//! that runs this, and its flags by environment, so that they reach nothing else.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Static, at a fixed address: it must start in an image that has no loader.
+const FLAGS: [&str; 4] = [
+    "-C",
+    "target-feature=+crt-static",
+    "-C",
+    "relocation-model=static",
+];
+
+fn main() -> Result<(), String> {
+    for path in [
+        "images/toolbox/src",
+        "images/toolbox/Cargo.toml",
+        "Cargo.lock",
+        "build.rs",
+    ] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    let target = variable("TARGET")?;
+    // What is at hand suffices almost always, and then no network is touched.
+    let mut output = build(&out, &target, &["--offline"])?;
+    if !output.status.success() {
+        output = build(&out, &target, &[])?;
+    }
+    if !output.status.success() {
+        return Err(format!(
+            "toolbox: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    let program = out
+        .join("toolbox")
+        .join(&target)
+        .join("toolbox/wharf-toolbox");
+    if !program.is_file() {
+        return Err(format!("toolbox: built, but not at {}", program.display()));
+    }
+    println!("cargo:rustc-env=WHARF_TOOLBOX={}", program.display());
+    Ok(())
+}
+
+fn build(out: &Path, target: &str, more: &[&str]) -> Result<Output, String> {
+    Command::new(variable("CARGO")?)
+        .args([
+            "build",
+            "--locked",
+            "--profile",
+            "toolbox",
+            "--target",
+            target,
+        ])
+        .args([
+            "-p",
+            "wharf-toolbox",
+            "--bin",
+            "wharf-toolbox",
+            "--target-dir",
+        ])
+        .arg(out.join("toolbox"))
+        .args(more)
+        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"))
+        .env_remove("RUSTFLAGS")
+        // Set by clippy and the like for the build that runs this; they would only check.
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_BUILD_TARGET")
+        .output()
+        .map_err(|error| format!("toolbox: cargo: {error}"))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a build script is told everything by environment"
+)]
+fn variable(name: &str) -> Result<String, String> {
+    std::env::var(name).map_err(|error| format!("{name}: {error}"))
+}

@@ -1,0 +1,170 @@
+//! Calls: from an opened channel to its reply, on threads that exist from the start, so that a
+//! full process table stops no call.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use wharf_toolbox::message::{Reply, Request};
+
+use crate::bell::lock;
+use crate::files::Files;
+use crate::git;
+use crate::link::{Cancelled, Channel};
+use crate::run::{Asked, Shell};
+use crate::tree::Stop;
+
+/// Threads for calls that run beside a command.
+const BESIDE: usize = 3;
+
+/// What calls work on.
+pub struct Calls {
+    /// Commands.
+    pub shell: Shell,
+    /// Files.
+    pub files: Files,
+    /// Path of the image's git, if it has one.
+    pub git: Option<String>,
+}
+
+/// A queue and the threads that empty it.
+#[derive(Default)]
+pub struct Queue {
+    jobs: Mutex<VecDeque<(Request, Arc<Channel>)>>,
+    filled: Condvar,
+}
+
+/// The two queues: what changes the sandbox, one after another; what looks, beside it.
+pub struct Dispatch {
+    changing: Arc<Queue>,
+    looking: Arc<Queue>,
+}
+
+impl Dispatch {
+    /// Starts the threads.
+    pub fn start(calls: &Arc<Calls>) -> std::io::Result<Dispatch> {
+        let dispatch = Dispatch {
+            changing: Arc::default(),
+            looking: Arc::default(),
+        };
+        serve("change", &dispatch.changing, calls)?;
+        for _ in 0..BESIDE {
+            serve("look", &dispatch.looking, calls)?;
+        }
+        Ok(dispatch)
+    }
+
+    /// Queues a call.
+    pub fn take(&self, request: Request, channel: Arc<Channel>) {
+        let queue = match request {
+            Request::Run { .. }
+            | Request::Write { .. }
+            | Request::Upload { .. }
+            | Request::Scan => &self.changing,
+            Request::Read { .. }
+            | Request::List { .. }
+            | Request::Grep { .. }
+            | Request::Process { .. } => &self.looking,
+        };
+        lock(&queue.jobs).push_back((request, channel));
+        queue.filled.notify_one();
+    }
+}
+
+fn serve(name: &str, queue: &Arc<Queue>, calls: &Arc<Calls>) -> std::io::Result<()> {
+    let (queue, calls) = (Arc::clone(queue), Arc::clone(calls));
+    let work = move || {
+        loop {
+            let (request, channel) = queue.next();
+            let reply = calls.answer(request, &channel);
+            let cancelled = || Reply::Told {
+                text: "cancelled".into(),
+            };
+            channel.close(&reply.unwrap_or_else(|Cancelled| cancelled()));
+        }
+    };
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(work)
+        .map(drop)
+}
+
+impl Queue {
+    fn next(&self) -> (Request, Arc<Channel>) {
+        let mut jobs = lock(&self.jobs);
+        loop {
+            if let Some(job) = jobs.pop_front() {
+                return job;
+            }
+            jobs = self
+                .filled
+                .wait(jobs)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Calls {
+    fn answer(&self, request: Request, channel: &Channel) -> Result<Reply, Cancelled> {
+        let files = &self.files;
+        match request {
+            Request::Run {
+                line,
+                timeout_ms,
+                background,
+                keep,
+            } => {
+                let timeout = Duration::from_millis(timeout_ms);
+                let keep = usize::try_from(keep).unwrap_or(usize::MAX).min(1 << 20);
+                self.shell.run(
+                    channel,
+                    &Asked {
+                        line,
+                        timeout,
+                        background,
+                        keep,
+                    },
+                )
+            }
+            Request::Process { id, stop } => self.shell.process(channel, id, stop),
+            Request::Read {
+                path,
+                offset,
+                limit,
+            } => files.read(channel, &path, offset, limit),
+            Request::Write { path } => files.write(channel, &path),
+            Request::List { pattern, limit } => files.list(channel, pattern.as_deref(), limit),
+            Request::Grep {
+                pattern,
+                glob,
+                limit,
+            } => files.grep(channel, &pattern, glob.as_deref(), limit),
+            Request::Upload { git } => self.upload(channel, git),
+            Request::Scan => match lock(&files.workspace).scan(channel) {
+                Ok(()) => Ok(Reply::Scanned),
+                Err(stop) => stopped(stop),
+            },
+        }
+    }
+
+    fn upload(&self, channel: &Channel, git: bool) -> Result<Reply, Cancelled> {
+        let mut workspace = lock(&self.files.workspace);
+        let manifest = match workspace.upload(channel) {
+            Ok(manifest) => manifest,
+            Err(stop) => return stopped(stop),
+        };
+        let small = workspace.size() <= git::FILES;
+        drop(workspace);
+        if let Some(program) = self.git.as_ref().filter(|_| git && small) {
+            git::make(program, &self.shell.commands, &self.shell.bell);
+        }
+        Ok(Reply::Uploaded { manifest })
+    }
+}
+
+fn stopped(stop: Stop) -> Result<Reply, Cancelled> {
+    match stop {
+        Stop::Cancelled => Err(Cancelled),
+        Stop::Failed(reason) => Ok(Reply::Failed { reason }),
+    }
+}

@@ -1,0 +1,231 @@
+//! Commands: start under a reaper, wait, kill whole, answer.
+//!
+//! What a command leaves running when its shell ends well (`server &`) stays under its reaper and
+//! lives as long as the sandbox, as a background command does; timeout, cancel and a limit kill
+//! all of the call, and the answer waits until none of it is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, wait};
+
+use crate::bell::{Bell, lock};
+use crate::output::{Capture, Collector, Sink, Status};
+use crate::reaper;
+use crate::table;
+
+/// Ended background commands that can still be asked for.
+const REMEMBERED: usize = 64;
+
+/// All commands of the sandbox.
+pub struct Commands {
+    root: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    bell: Arc<Bell>,
+    collector: Arc<Collector>,
+    /// Reapers that have not been waited for; held while one is started, so that the waiter never
+    /// sees a child before it stands here.
+    reapers: Mutex<BTreeSet<i32>>,
+    background: Mutex<BTreeMap<u32, Arc<Running>>>,
+    next: AtomicU32,
+}
+
+/// A command that was started.
+pub struct Running {
+    /// Numbers the commands of a sandbox.
+    pub id: u32,
+    reaper: i32,
+    status: Arc<Mutex<Status>>,
+    /// Standard output.
+    pub stdout: Arc<Capture>,
+    /// Standard error.
+    pub stderr: Arc<Capture>,
+    /// When it was started.
+    pub started: Instant,
+}
+
+impl Commands {
+    /// None yet; they will run in `root` with exactly `environment`.
+    pub fn new(
+        root: PathBuf,
+        environment: Vec<(OsString, OsString)>,
+        bell: Arc<Bell>,
+        collector: Arc<Collector>,
+    ) -> Arc<Commands> {
+        Arc::new(Commands {
+            root,
+            environment,
+            bell,
+            collector,
+            reapers: Mutex::default(),
+            background: Mutex::default(),
+            next: AtomicU32::new(1),
+        })
+    }
+
+    /// Starts a program with its arguments. When the process limit stands in the way, what earlier
+    /// commands left running is killed first.
+    pub fn start(&self, argv: &[OsString], keep: usize) -> std::io::Result<Arc<Running>> {
+        match self.spawn(argv, keep) {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                self.kill_all();
+                self.spawn(argv, keep)
+            }
+            other => other,
+        }
+    }
+
+    fn spawn(&self, argv: &[OsString], keep: usize) -> std::io::Result<Arc<Running>> {
+        let (status_end, said) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stdout_end, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stderr_end, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut reapers = lock(&self.reapers);
+        let child = std::process::Command::new("/proc/self/exe")
+            .arg(reaper::FLAG)
+            .args(argv)
+            .env_clear()
+            .envs(self.environment.iter().cloned())
+            .current_dir(&self.root)
+            .stdin(Stdio::from(said))
+            .stdout(Stdio::from(stdout))
+            .stderr(Stdio::from(stderr))
+            .process_group(0)
+            .spawn()?;
+        let reaper = i32::try_from(child.id()).unwrap_or(0);
+        reapers.insert(reaper);
+        drop(reapers);
+        Ok(self.watch(reaper, keep, [status_end, stdout_end, stderr_end]))
+    }
+
+    fn watch(&self, reaper: i32, keep: usize, pipes: [OwnedFd; 3]) -> Arc<Running> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let budget = Arc::default();
+        let running = Arc::new(Running {
+            id,
+            reaper,
+            status: Arc::new(Mutex::new(Status::Open)),
+            stdout: Capture::new(keep, format!("{id}-stdout"), Arc::clone(&budget)),
+            stderr: Capture::new(keep, format!("{id}-stderr"), budget),
+            started: Instant::now(),
+        });
+        let [status, stdout, stderr] = pipes;
+        self.collector.add(vec![
+            (status, Sink::Status(Arc::clone(&running.status))),
+            (stdout, Sink::Output(Arc::clone(&running.stdout))),
+            (stderr, Sink::Output(Arc::clone(&running.stderr))),
+        ]);
+        running
+    }
+
+    /// Makes a command one that `find` finds.
+    pub fn keep(&self, running: &Arc<Running>) {
+        let mut background = lock(&self.background);
+        background.insert(running.id, Arc::clone(running));
+        while background.len() > REMEMBERED {
+            let ended = background
+                .iter()
+                .find(|(_, one)| one.status() != Status::Open)
+                .map(|(id, _)| *id);
+            let Some(id) = ended else { return };
+            background.remove(&id);
+        }
+    }
+
+    /// A background command.
+    pub fn find(&self, id: u32) -> Option<Arc<Running>> {
+        lock(&self.background).get(&id).cloned()
+    }
+
+    /// Kills all of a command; true when none of it is left.
+    pub fn kill(&self, running: &Running) -> bool {
+        if !self.lives(running) {
+            return self.kill_strays();
+        }
+        let gone = table::kill_under(running.reaper);
+        // Without children the reaper ends by itself, after it has said how the command ended.
+        let until = Instant::now() + Duration::from_secs(2);
+        while self.lives(running) && Instant::now() < until {
+            let seen = self.bell.count();
+            if self.lives(running) {
+                self.bell.wait(seen, Duration::from_millis(100));
+            }
+        }
+        if self.lives(running) {
+            table::kill(&BTreeSet::from([running.reaper]));
+        }
+        gone && self.kill_strays()
+    }
+
+    /// Kills all that any command left running.
+    pub fn kill_all(&self) -> bool {
+        let reapers = lock(&self.reapers).clone();
+        let gone = reapers.into_iter().all(table::kill_under);
+        gone && self.kill_strays()
+    }
+
+    /// Kills processes under no living call: those whose reaper was killed from inside.
+    pub fn kill_strays(&self) -> bool {
+        for _ in 0..1000 {
+            let strays = {
+                let reapers = lock(&self.reapers);
+                table::strays(&reapers)
+            };
+            if strays.is_empty() {
+                return true;
+            }
+            for &stray in &strays {
+                table::kill_under(stray);
+            }
+            table::kill(&strays);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        false
+    }
+
+    /// True while anything may run.
+    pub fn any(&self) -> bool {
+        !lock(&self.reapers).is_empty()
+    }
+
+    fn lives(&self, running: &Running) -> bool {
+        lock(&self.reapers).contains(&running.reaper)
+    }
+
+    /// Waits for every child there is, for ever; the only place that does.
+    pub fn reap(&self) {
+        loop {
+            let seen = self.bell.count();
+            match wait(WaitOptions::empty()) {
+                Ok(Some((pid, _))) => self.reaped(pid),
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => self.bell.wait(seen, Duration::from_secs(1)),
+            }
+        }
+    }
+
+    fn reaped(&self, pid: Pid) {
+        if lock(&self.reapers).remove(&pid.as_raw_nonzero().get()) {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Running {
+    /// What its reaper has said.
+    pub fn status(&self) -> Status {
+        *lock(&self.status)
+    }
+
+    /// True when both streams have ended.
+    pub fn quiet(&self) -> bool {
+        self.stdout.ended() && self.stderr.ended()
+    }
+}

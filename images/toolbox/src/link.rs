@@ -1,0 +1,205 @@
+//! The stream to Wharf: one writer with control before data, and a channel a call.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex};
+
+use serde::Serialize;
+use wharf_toolbox::message::Reply;
+use wharf_toolbox::wire::{CREDIT, Fault, Frame, Kind, MAX_DATA};
+
+use crate::bell::{Bell, lock};
+
+/// The writer's queue and the open channels.
+pub struct Link {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    channels: Mutex<BTreeMap<u32, Arc<Channel>>>,
+    bell: Arc<Bell>,
+}
+
+#[derive(Default)]
+struct Queue {
+    control: VecDeque<Frame>,
+    data: VecDeque<Frame>,
+}
+
+/// One call's two directions.
+pub struct Channel {
+    id: u32,
+    link: Arc<Link>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    inbound: VecDeque<Vec<u8>>,
+    /// Bytes the host may still send.
+    allowed: usize,
+    ended: bool,
+    /// Bytes we may still send.
+    credit: usize,
+    cancelled: bool,
+}
+
+/// The call was cancelled while it had something to say.
+pub struct Cancelled;
+
+impl Link {
+    /// A link without channels; `bell` is rung when one is cancelled.
+    pub fn new(bell: Arc<Bell>) -> Arc<Link> {
+        Arc::new(Link {
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+            channels: Mutex::default(),
+            bell,
+        })
+    }
+
+    /// Queues a control message; one too long for a frame is a fault of ours and is dropped.
+    pub fn send<T: Serialize>(&self, kind: Kind, channel: u32, message: &T) {
+        if let Ok(frame) = Frame::json(kind, channel, message) {
+            self.push(frame);
+        }
+    }
+
+    fn push(&self, frame: Frame) {
+        let mut queue = lock(&self.queue);
+        // A close must not overtake the data before it on its channel.
+        match frame.kind {
+            Kind::Data | Kind::Close => queue.data.push_back(frame),
+            _ => queue.control.push_back(frame),
+        }
+        self.filled.notify_one();
+    }
+
+    /// Writes frames until the stream fails.
+    pub fn write(&self, out: &mut impl Write) -> io::Error {
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            self.next().encode(&mut bytes);
+            if let Err(error) = out.write_all(&bytes).and_then(|()| out.flush()) {
+                return error;
+            }
+        }
+    }
+
+    fn next(&self) -> Frame {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(frame) = queue.control.pop_front() {
+                return frame;
+            }
+            if let Some(frame) = queue.data.pop_front() {
+                return frame;
+            }
+            queue = self
+                .filled
+                .wait(queue)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// A new channel; its number must be free.
+    pub fn open(self: &Arc<Link>, id: u32) -> Result<Arc<Channel>, Fault> {
+        let state = State {
+            inbound: VecDeque::new(),
+            allowed: CREDIT as usize,
+            ended: false,
+            credit: CREDIT as usize,
+            cancelled: false,
+        };
+        let channel = Arc::new(Channel {
+            id,
+            link: Arc::clone(self),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        match lock(&self.channels).insert(id, Arc::clone(&channel)) {
+            None => Ok(channel),
+            Some(_) => Err(Fault::Order("channel opened twice")),
+        }
+    }
+
+    /// Gives a frame to its channel; one for a call that is over is late, not wrong.
+    pub fn deliver(&self, frame: Frame) -> Result<(), Fault> {
+        let Some(channel) = lock(&self.channels).get(&frame.channel).cloned() else {
+            return Ok(());
+        };
+        let mut state = lock(&channel.state);
+        match frame.kind {
+            Kind::Data => {
+                state.allowed = state
+                    .allowed
+                    .checked_sub(frame.body.len())
+                    .ok_or(Fault::Order("more data than the credit allows"))?;
+                state.inbound.push_back(frame.body);
+            }
+            Kind::Credit => state.credit += frame.amount()? as usize,
+            Kind::Close => state.ended = true,
+            Kind::Signal => state.cancelled = true,
+            Kind::Hello | Kind::Open => return Err(Fault::Order("frame out of place")),
+        }
+        drop(state);
+        channel.changed.notify_all();
+        self.bell.ring();
+        Ok(())
+    }
+}
+
+impl Channel {
+    /// The next bytes of the request; nothing at its end.
+    pub fn read(&self) -> Result<Option<Vec<u8>>, Cancelled> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.cancelled {
+                return Err(Cancelled);
+            }
+            if let Some(bytes) = state.inbound.pop_front() {
+                state.allowed += bytes.len();
+                let amount = u32::try_from(bytes.len()).unwrap_or(0);
+                self.link.push(Frame::credit(self.id, amount));
+                return Ok(Some(bytes));
+            }
+            if state.ended {
+                return Ok(None);
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// Sends bytes of the answer as credit allows.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), Cancelled> {
+        for part in bytes.chunks(MAX_DATA) {
+            let mut state = lock(&self.state);
+            while state.credit < part.len() && !state.cancelled {
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            if state.cancelled {
+                return Err(Cancelled);
+            }
+            state.credit -= part.len();
+            drop(state);
+            self.link.push(Frame::data(self.id, part.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Ends the call.
+    pub fn close(&self, reply: &Reply) {
+        lock(&self.link.channels).remove(&self.id);
+        self.link.send(Kind::Close, self.id, reply);
+    }
+
+    /// True once Wharf has asked for the end of the call.
+    pub fn cancelled(&self) -> bool {
+        lock(&self.state).cancelled
+    }
+}

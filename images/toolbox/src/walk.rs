@@ -1,0 +1,243 @@
+//! One walk over the workspace: what is there, without following a link or entering a `.git`.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::Bound;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
+use rustix::io::Errno;
+use wharf_toolbox::record::{MAX_PATH, Mode};
+
+use crate::beneath;
+use crate::ignore::{Rules, junk_file, junk_folder};
+
+/// Deeper folders are left out, since each level holds a descriptor.
+const DEEPEST: usize = 200;
+/// Most bytes read of a `.gitignore`.
+const RULES: u64 = 1 << 20;
+
+/// What tells that a file may have changed; none of it is the agent's to forge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    changed: (i64, u64),
+    inode: u64,
+    /// Bytes.
+    pub size: u64,
+    mode: u32,
+}
+
+/// What is known of a path since the upload or the last scan.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// As it was then.
+    pub stamp: Stamp,
+    /// SHA-256 of the content, where it was seen.
+    pub hash: Option<[u8; 32]>,
+    /// Part of the tree, rather than of the image.
+    pub carried: bool,
+    /// Changed so shortly before that another change may have the same stamp.
+    pub young: bool,
+}
+
+/// All that is known, by path.
+pub type Tree = BTreeMap<Vec<u8>, Known>;
+
+/// What a walk found.
+#[derive(Default)]
+pub struct Found {
+    /// Files and links.
+    pub entries: Vec<(Vec<u8>, Stamp, Mode)>,
+    /// Not carried, with the reason; a folder has a slash at its end.
+    pub left_out: Vec<(Vec<u8>, String)>,
+    /// Folders that could not be looked into: nothing beneath them counts as gone.
+    pub closed: Vec<Vec<u8>>,
+}
+
+impl Stamp {
+    /// From the kernel's figures.
+    pub fn of(stat: &Stat) -> Stamp {
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        Stamp {
+            changed,
+            inode: stat.st_ino,
+            size,
+            mode: stat.st_mode,
+        }
+    }
+
+    /// As git would have it; nothing for what git does not carry.
+    pub fn kind(&self) -> Option<Mode> {
+        match FileType::from_raw_mode(self.mode) {
+            FileType::Symlink => Some(Mode::Link),
+            FileType::RegularFile if self.mode & 0o100 != 0 => Some(Mode::Executable),
+            FileType::RegularFile => Some(Mode::File),
+            _ => None,
+        }
+    }
+
+    /// True when the change is too recent for the clock to tell it from the next one.
+    pub fn young(&self) -> bool {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_nanos();
+        let then = u128::try_from(self.changed.0).unwrap_or(0) * 1_000_000_000
+            + u128::from(self.changed.1);
+        now.saturating_sub(then) < 50_000_000
+    }
+}
+
+/// Walks all of `root`; `known` says which paths are carried whatever the rules say.
+pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
+    let mut walk = Walk {
+        known,
+        rules: Rules::default(),
+        found: Found::default(),
+    };
+    match root.try_clone() {
+        Ok(root) => walk.folder(&root, &mut Vec::new(), 0, false),
+        Err(_) => walk.found.closed.push(Vec::new()),
+    }
+    walk.found.entries.sort_by(|a, b| a.0.cmp(&b.0));
+    walk.found
+}
+
+struct Walk<'a> {
+    known: &'a Tree,
+    rules: Rules,
+    found: Found,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, at: &OwnedFd, path: &mut Vec<u8>, deep: usize, ignored: bool) {
+        let names = match names(at) {
+            Ok(names) => names,
+            Err(error) => return self.close(path, &format!("cannot be listed: {error}")),
+        };
+        let rules = self.rules.len();
+        if names.iter().any(|name| name == b".gitignore") {
+            self.read_rules(at, path);
+        }
+        for name in names {
+            let length = path.len();
+            if length > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&name);
+            self.entry(at.as_fd(), path, &name, deep, ignored);
+            path.truncate(length);
+        }
+        self.rules.truncate(rules);
+    }
+
+    fn entry(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &mut Vec<u8>,
+        name: &[u8],
+        deep: usize,
+        ignored: bool,
+    ) {
+        if name.eq_ignore_ascii_case(b".git") || path.len() > MAX_PATH {
+            return;
+        }
+        let os_name = std::os::unix::ffi::OsStrExt::from_bytes(name);
+        let os_name: &std::ffi::OsStr = os_name;
+        let Ok(stat) = statat(at, os_name, AtFlags::SYMLINK_NOFOLLOW) else {
+            return;
+        };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return self.inner(at, path, name, deep, ignored);
+        }
+        let stamp = Stamp::of(&stat);
+        let Some(kind) = stamp.kind() else {
+            return self.leave(path, "neither file nor link");
+        };
+        let carried = self
+            .known
+            .get(path.as_slice())
+            .is_some_and(|known| known.carried);
+        if !carried && (ignored || junk_file(name) || self.rules.leave_out(path, false)) {
+            if !ignored {
+                self.leave(path, "ignored");
+            }
+            return;
+        }
+        self.found.entries.push((path.clone(), stamp, kind));
+    }
+
+    fn inner(
+        &mut self,
+        at: BorrowedFd<'_>,
+        path: &mut Vec<u8>,
+        name: &[u8],
+        deep: usize,
+        ignored: bool,
+    ) {
+        if deep >= DEEPEST {
+            return self.close(path, "too deep");
+        }
+        let inner = match beneath::folder(at, name) {
+            Ok(inner) => inner,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
+            Err(error) => return self.close(path, &format!("cannot be opened: {error}")),
+        };
+        let holds = |file: &str| statat(&inner, file, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let ignore = ignored || junk_folder(name, &holds) || self.rules.leave_out(path, true);
+        if ignore && !ignored {
+            self.leave(&[path.as_slice(), b"/"].concat(), "ignored");
+        }
+        if !ignore || self.carries(path) {
+            self.folder(&inner, path, deep + 1, ignore);
+        }
+    }
+
+    /// True when the tree has something beneath the folder.
+    fn carries(&self, folder: &[u8]) -> bool {
+        let from = [folder, b"/"].concat();
+        let range = (Bound::Included(from.clone()), Bound::Unbounded);
+        let mut beneath = self.known.range::<Vec<u8>, _>(range);
+        beneath
+            .by_ref()
+            .take_while(|(path, _)| path.starts_with(&from))
+            .any(|(_, known)| known.carried)
+    }
+
+    fn read_rules(&mut self, at: &OwnedFd, folder: &[u8]) {
+        let Ok(file) = beneath::read(at, b".gitignore") else {
+            return;
+        };
+        if !file.metadata().is_ok_and(|meta| meta.is_file()) {
+            return;
+        }
+        let mut text = Vec::new();
+        if file.take(RULES).read_to_end(&mut text).is_ok() {
+            self.rules.add(folder, &text);
+        }
+    }
+
+    fn leave(&mut self, path: &[u8], why: &str) {
+        self.found.left_out.push((path.to_vec(), why.to_owned()));
+    }
+
+    fn close(&mut self, path: &[u8], why: &str) {
+        self.leave(&[path, b"/"].concat(), why);
+        self.found.closed.push(path.to_vec());
+    }
+}
+
+/// The names in a folder, sorted.
+fn names(at: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(at)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_vec());
+        }
+    }
+    names.sort();
+    Ok(names)
+}

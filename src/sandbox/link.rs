@@ -1,0 +1,435 @@
+//! The stream to one toolbox: who reads it, who writes it, and the channel of one call.
+//!
+//! The hub reads frames and hands them to the calls, without ever waiting for one: what a call has
+//! not taken yet is bounded by the credit it gave. The writer puts control before data. Both end
+//! when the link is closed or breaks, and from then on every call is told the reason.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures::StreamExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_util::codec::{Decoder, FramedRead};
+use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
+use wharf_toolbox::wire::{CREDIT, Fault, Frame, Kind, MAX_DATA, VERSION};
+
+use super::Error;
+
+/// Extends the toolbox's lease.
+const PING: Duration = Duration::from_secs(5);
+/// A toolbox that says nothing for so long, pings included, is gone.
+const SILENCE: Duration = Duration::from_secs(60);
+/// From start to the toolbox's hello.
+const GREETING: Duration = Duration::from_secs(30);
+/// How long the end of the stream waits for what it is owed: the writer's rest, the engine's word.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// One toolbox, as calls see it.
+pub(super) struct Link {
+    words: UnboundedSender<Word>,
+    reason: Arc<OnceLock<String>>,
+    next: AtomicU32,
+}
+
+/// What calls tell the hub.
+enum Word {
+    Open(Frame, UnboundedSender<Event>),
+    Send(Frame),
+    Forget(u32),
+    Break(String),
+    Close,
+}
+
+/// What the hub tells a call.
+enum Event {
+    Data(Bytes),
+    Credit(u32),
+    Close(Reply),
+}
+
+/// One call; when it is dropped before its reply, the toolbox is told to end it.
+pub(super) struct Call {
+    channel: u32,
+    words: UnboundedSender<Word>,
+    events: UnboundedReceiver<Event>,
+    reason: Arc<OnceLock<String>>,
+    credit: usize,
+    body: BytesMut,
+    reply: Option<Reply>,
+}
+
+struct Frames;
+
+impl Decoder for Frames {
+    type Item = Frame;
+    type Error = std::io::Error;
+
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Frame>, std::io::Error> {
+        match Frame::decode(bytes) {
+            Ok(Some((frame, used))) => {
+                bytes.advance(used);
+                Ok(Some(frame))
+            }
+            Ok(None) => Ok(None),
+            Err(fault) => Err(std::io::Error::other(fault)),
+        }
+    }
+}
+
+/// Greets the toolbox and starts the hub, whose handle ends with the link.
+pub(super) async fn connect<R, W, E>(
+    reader: R,
+    writer: W,
+    hello: &HostHello,
+    ended: E,
+) -> Result<(Link, ToolboxHello, JoinHandle<()>), Error>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+    E: Future<Output = String> + Send + 'static,
+{
+    let mut frames = FramedRead::with_capacity(reader, Frames, MAX_DATA);
+    let (outbox, rest) = Outbox::new();
+    outbox
+        .control
+        .send(Frame::json(Kind::Hello, 0, hello).map_err(broken)?)
+        .map_err(broken)?;
+    let (words, heard) = unbounded_channel();
+    let reason = Arc::new(OnceLock::new());
+    let writing = tokio::spawn(write(writer, rest, words.downgrade()));
+    let mut ended: Ended = Box::pin(ended);
+    let greeting = tokio::select! {
+        frame = frames.next() => greeted(frame),
+        why = &mut ended => Err(broken(why)),
+        () = tokio::time::sleep(GREETING) => Err(broken("the toolbox did not greet")),
+    };
+    let greeting = match greeting {
+        Ok(greeting) => greeting,
+        Err(error) => {
+            writing.abort();
+            return Err(error);
+        }
+    };
+    let hub = Hub {
+        outbox,
+        calls: HashMap::new(),
+        last: Instant::now(),
+        reason: reason.clone(),
+    };
+    let handle = tokio::spawn(hub.run(frames, heard, ended, writing));
+    Ok((
+        Link {
+            words,
+            reason,
+            next: AtomicU32::new(1),
+        },
+        greeting,
+        handle,
+    ))
+}
+
+type Ended = Pin<Box<dyn Future<Output = String> + Send>>;
+
+fn broken(reason: impl std::fmt::Display) -> Error {
+    Error::Broken {
+        reason: reason.to_string(),
+    }
+}
+
+fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error> {
+    let frame = frame
+        .ok_or_else(|| broken("the stream ended before the toolbox greeted"))?
+        .map_err(broken)?;
+    if frame.kind != Kind::Hello {
+        return Err(broken("the toolbox began without a greeting"));
+    }
+    let hello: ToolboxHello = frame.parse().map_err(broken)?;
+    if hello.version != VERSION {
+        return Err(broken(format!(
+            "toolbox of version {}, not {VERSION}",
+            hello.version
+        )));
+    }
+    Ok(hello)
+}
+
+/// The two queues to the writer; data is bounded by the toolbox's credit.
+struct Outbox {
+    control: UnboundedSender<Frame>,
+    data: UnboundedSender<Frame>,
+}
+
+type Inbox = (UnboundedReceiver<Frame>, UnboundedReceiver<Frame>);
+
+impl Outbox {
+    fn new() -> (Outbox, Inbox) {
+        let (control, first) = unbounded_channel();
+        let (data, second) = unbounded_channel();
+        (Outbox { control, data }, (first, second))
+    }
+
+    /// A writer that is gone has said so to the hub itself.
+    fn push(&self, frame: Frame) {
+        // A close must not overtake the data before it.
+        let queue = if matches!(frame.kind, Kind::Data | Kind::Close) {
+            &self.data
+        } else {
+            &self.control
+        };
+        let _ = queue.send(frame);
+    }
+}
+
+async fn write(
+    mut writer: impl AsyncWrite + Unpin,
+    (mut control, mut data): Inbox,
+    words: tokio::sync::mpsc::WeakUnboundedSender<Word>,
+) {
+    let mut bytes = Vec::new();
+    loop {
+        let frame = tokio::select! {
+            biased;
+            Some(frame) = control.recv() => frame,
+            Some(frame) = data.recv() => frame,
+            else => break,
+        };
+        bytes.clear();
+        frame.encode(&mut bytes);
+        let written = async {
+            writer.write_all(&bytes).await?;
+            writer.flush().await
+        };
+        if let Err(error) = written.await {
+            if let Some(words) = words.upgrade() {
+                let _ = words.send(Word::Break(format!(
+                    "the stream cannot be written: {error}"
+                )));
+            }
+            return;
+        }
+    }
+    // The toolbox takes the end of its input as the end of the sandbox; so does a failure here.
+    let _ = writer.shutdown().await;
+}
+
+struct Hub {
+    outbox: Outbox,
+    calls: HashMap<u32, UnboundedSender<Event>>,
+    last: Instant,
+    reason: Arc<OnceLock<String>>,
+}
+
+impl Hub {
+    async fn run<R: AsyncRead + Unpin>(
+        mut self,
+        mut frames: FramedRead<R, Frames>,
+        mut words: UnboundedReceiver<Word>,
+        mut ended: Ended,
+        mut writing: JoinHandle<()>,
+    ) {
+        let mut ping = tokio::time::interval(PING);
+        let reason = loop {
+            let step = tokio::select! {
+                frame = frames.next() => match frame {
+                    Some(Ok(frame)) => self.deliver(frame).map_err(|fault| fault.to_string()),
+                    Some(Err(error)) => Err(error.to_string()),
+                    None => Err(why(&mut ended).await),
+                },
+                word = words.recv() => self.obey(word),
+                _ = ping.tick() => self.ping(),
+                why = &mut ended => Err(why),
+            };
+            if let Err(reason) = step {
+                break reason;
+            }
+        };
+        // Before the calls' channels fall, so that each finds the reason.
+        let _ = self.reason.set(reason);
+        drop(self);
+        if timeout(GRACE, &mut writing).await.is_err() {
+            writing.abort();
+        }
+    }
+
+    fn deliver(&mut self, frame: Frame) -> Result<(), Fault> {
+        self.last = Instant::now();
+        let channel = frame.channel;
+        if channel == 0 {
+            return match frame.parse::<Signal>()? {
+                Signal::Pong if frame.kind == Kind::Signal => Ok(()),
+                _ => Err(Fault::Order("frame out of place")),
+            };
+        }
+        let event = match frame.kind {
+            Kind::Data => Event::Data(Bytes::from(frame.body)),
+            Kind::Credit => Event::Credit(frame.amount()?),
+            Kind::Close => Event::Close(frame.parse()?),
+            Kind::Hello | Kind::Open | Kind::Signal => {
+                return Err(Fault::Order("frame out of place"));
+            }
+        };
+        let over = matches!(event, Event::Close(_));
+        if let Some(call) = self.calls.get(&channel) {
+            // A call that was dropped needs nothing any more.
+            let _ = call.send(event);
+        }
+        if over {
+            self.calls.remove(&channel);
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, word: Option<Word>) -> Result<(), String> {
+        match word {
+            Some(Word::Open(frame, events)) => {
+                self.calls.insert(frame.channel, events);
+                self.outbox.push(frame);
+            }
+            Some(Word::Send(frame)) => self.outbox.push(frame),
+            Some(Word::Forget(channel)) => drop(self.calls.remove(&channel)),
+            Some(Word::Break(reason)) => return Err(reason),
+            Some(Word::Close) | None => return Err("it was closed".into()),
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self) -> Result<(), String> {
+        if self.last.elapsed() > SILENCE {
+            return Err(format!("no sign of life for {} s", SILENCE.as_secs()));
+        }
+        let frame = Frame::json(Kind::Signal, 0, &Signal::Ping).map_err(|f| f.to_string())?;
+        self.outbox.push(frame);
+        Ok(())
+    }
+}
+
+/// Why the stream ended, as the engine knows it a moment later.
+async fn why(ended: &mut Ended) -> String {
+    timeout(GRACE, ended)
+        .await
+        .unwrap_or_else(|_| "the stream ended".into())
+}
+
+impl Link {
+    /// Opens a channel for a request.
+    pub(super) fn open(&self, request: &Request) -> Result<Call, Error> {
+        let channel = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, events) = unbounded_channel();
+        let frame = Frame::json(Kind::Open, channel, request).map_err(broken)?;
+        if self.words.send(Word::Open(frame, sender)).is_err() {
+            return Err(self.why());
+        }
+        Ok(Call {
+            channel,
+            words: self.words.clone(),
+            events,
+            reason: self.reason.clone(),
+            credit: CREDIT as usize,
+            body: BytesMut::new(),
+            reply: None,
+        })
+    }
+
+    /// Makes every call fail from now on; the error to give.
+    pub(super) fn break_off(&self, reason: String) -> Error {
+        let _ = self.words.send(Word::Break(reason.clone()));
+        broken(reason)
+    }
+
+    /// Lets the hub and the writer end.
+    pub(super) fn close(&self) {
+        let _ = self.words.send(Word::Close);
+    }
+
+    fn why(&self) -> Error {
+        broken(self.reason.get().map_or("it is closed", String::as_str))
+    }
+}
+
+impl Call {
+    /// Sends bytes of the request as credit allows; stops early when the reply is there.
+    pub(super) async fn send(&mut self, mut bytes: Bytes) -> Result<(), Error> {
+        while !bytes.is_empty() && self.reply.is_none() {
+            let part = bytes.len().min(MAX_DATA);
+            while self.credit < part && self.reply.is_none() {
+                self.hear().await?;
+            }
+            if self.reply.is_none() {
+                self.credit -= part;
+                self.say(Frame::data(self.channel, bytes.split_to(part).to_vec()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that the request is whole.
+    pub(super) fn finish(&self) {
+        self.say(Frame {
+            kind: Kind::Close,
+            channel: self.channel,
+            body: Vec::new(),
+        });
+    }
+
+    /// Asks the toolbox to end the call; its reply still comes.
+    pub(super) fn cancel(&self) {
+        if let Ok(frame) = Frame::json(Kind::Signal, self.channel, &Signal::Cancel) {
+            self.say(frame);
+        }
+    }
+
+    /// Waits for the reply; the data before it may be at most `limit` bytes.
+    pub(super) async fn reply(&mut self, limit: usize) -> Result<(Reply, Bytes), Error> {
+        loop {
+            if let Some(reply) = self.reply.clone() {
+                return Ok((reply, self.body.split().freeze()));
+            }
+            if self.body.len() > limit {
+                let reason = "the toolbox sent more than was asked for".to_owned();
+                let _ = self.words.send(Word::Break(reason.clone()));
+                return Err(broken(reason));
+            }
+            self.hear().await?;
+        }
+    }
+
+    async fn hear(&mut self) -> Result<(), Error> {
+        match self.events.recv().await {
+            Some(Event::Data(bytes)) => {
+                self.body.extend_from_slice(&bytes);
+                let amount = u32::try_from(bytes.len()).unwrap_or(0);
+                self.say(Frame::credit(self.channel, amount));
+            }
+            Some(Event::Credit(amount)) => self.credit += amount as usize,
+            Some(Event::Close(reply)) => self.reply = Some(reply),
+            None => {
+                return Err(broken(
+                    self.reason.get().map_or("it is closed", String::as_str),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A hub that is gone shows itself at the next `hear`.
+    fn say(&self, frame: Frame) {
+        let _ = self.words.send(Word::Send(frame));
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.reply.is_none() {
+            self.cancel();
+            let _ = self.words.send(Word::Forget(self.channel));
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! A sandbox at the other end of a stream: each call of the trait as one call on the toolbox.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
+use wharf_toolbox::wire::VERSION;
+
+use super::link::{Call, Link, connect};
+use super::remote_tree::{self, changes};
+use super::{
+    Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
+    Search, Stream, Tree,
+};
+
+/// What a command's answer may take on top of its own time: killing it, and saying so.
+const GRACE: Duration = Duration::from_secs(15);
+/// What a call on files may take, besides a second for each `RATE` bytes.
+const FILES: Duration = Duration::from_secs(60);
+const RATE: u64 = 1 << 20;
+/// Files that a sandbox may hold.
+const INODES: u64 = 500_000;
+/// Most bytes of a list, of the lines of a search, and of a scan's records.
+const LINES: usize = 64 << 20;
+const RECORDS: usize = 640 << 20;
+/// What head, tail and a note of ours may have above what was asked to keep.
+const NOTES: usize = 64 << 10;
+
+/// Ends the container and waits until it is gone.
+pub type Closer = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// What the engine knows of a container it has started.
+pub struct Start {
+    /// All but the shell, which the toolbox says.
+    pub facts: Facts,
+    /// The tree in the image's own layer; taken where `upload` is given none.
+    pub tree_base: Option<Tree>,
+    /// Make the agent a repository of its own.
+    pub git: bool,
+    /// Bytes that workspace, home and /tmp may hold together.
+    pub disk: u64,
+    /// Run once, by `close`.
+    pub closer: Closer,
+}
+
+/// A sandbox over a stream.
+pub struct Remote {
+    link: Link,
+    facts: Facts,
+    layer: Option<Tree>,
+    git: bool,
+    /// One command at a time: the time of each begins when it does.
+    turn: Semaphore,
+    /// Waited for by whoever closes first; a second closer waits for the first.
+    end: Mutex<Option<(JoinHandle<()>, Closer)>>,
+}
+
+/// Greets the toolbox over the container's streams. `ended` resolves with the reason when the
+/// container has ended. The sandbox is empty until `upload`.
+pub async fn start(
+    reader: impl AsyncRead + Send + Unpin + 'static,
+    writer: impl AsyncWrite + Send + Unpin + 'static,
+    start: Start,
+    ended: impl Future<Output = String> + Send + 'static,
+) -> Result<Remote, Error> {
+    let hello = HostHello {
+        version: VERSION,
+        disk: start.disk,
+        inodes: INODES,
+        ..HostHello::default()
+    };
+    let (link, greeting, hub) = match connect(reader, writer, &hello, ended).await {
+        Ok(connected) => connected,
+        Err(error) => {
+            (start.closer)().await;
+            return Err(error);
+        }
+    };
+    Ok(Remote {
+        link,
+        facts: Facts {
+            shell: greeting.shell,
+            ..start.facts
+        },
+        layer: start.tree_base,
+        git: start.git && greeting.git,
+        turn: Semaphore::new(1),
+        end: Mutex::new(Some((hub, start.closer))),
+    })
+}
+
+impl Remote {
+    /// Makes the workspace exactly `tree`, sending what `layer` does not have, and returns once
+    /// the toolbox has proved by a manifest that it lies there.
+    pub async fn upload(&self, layer: Option<&Tree>, tree: &Tree) -> Result<(), Error> {
+        let layer = layer.or(self.layer.as_ref());
+        let call = self.link.open(&Request::Upload { git: self.git })?;
+        let limit = FILES + remote_tree::allowance(tree);
+        match timeout(limit, remote_tree::upload(call, layer, tree)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error @ Error::Broken { .. })) => Err(self.link.break_off(error_reason(error))),
+            Ok(Err(error)) => {
+                self.link.break_off("its tree was not sent whole".into());
+                Err(error)
+            }
+            Err(_) => Err(self.late("upload", limit)),
+        }
+    }
+
+    fn late(&self, what: &str, limit: Duration) -> Error {
+        self.link
+            .break_off(format!("no answer to {what} within {} s", limit.as_secs()))
+    }
+
+    fn odd(&self, what: &str) -> Error {
+        self.link
+            .break_off(format!("the answer to {what} makes no sense"))
+    }
+
+    /// One call on files: its reply and data, or what to tell the agent.
+    async fn ask(
+        &self,
+        request: Request,
+        body: Bytes,
+        most: usize,
+    ) -> Result<Answer<(Reply, Bytes)>, Error> {
+        let what = verb(&request);
+        let bytes = (most.min(RECORDS) + body.len()) as u64;
+        let limit = FILES + Duration::from_secs(bytes.min(64 << 20) / RATE);
+        let talk = async {
+            let mut call = self.link.open(&request)?;
+            call.send(body).await?;
+            call.finish();
+            call.reply(most).await
+        };
+        match timeout(limit, talk).await {
+            Err(_) => Err(self.late(what, limit)),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok((Reply::Told { text }, _))) => Ok(Err(text)),
+            Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
+            Ok(Ok(answer)) => Ok(Ok(answer)),
+        }
+    }
+
+    async fn lines(&self, request: Request) -> Result<Answer<Listing>, Error> {
+        let what = verb(&request);
+        Ok(match self.ask(request, Bytes::new(), LINES).await? {
+            Ok((Reply::Listed { cut }, body)) => {
+                let text = String::from_utf8_lossy(&body);
+                Ok(Listing {
+                    lines: text.lines().map(str::to_owned).collect(),
+                    cut,
+                })
+            }
+            Ok(_) => return Err(self.odd(what)),
+            Err(text) => Err(text),
+        })
+    }
+
+    async fn command(
+        &self,
+        command: &Command,
+        cancel: &CancellationToken,
+    ) -> Result<Finished, Error> {
+        let _turn = tokio::select! {
+            turn = self.turn.acquire() => turn.map_err(|_| self.odd("run"))?,
+            () = cancel.cancelled() => return Err(Error::Cancelled),
+        };
+        let request = Request::Run {
+            line: command.line.clone(),
+            timeout_ms: u64::try_from(command.timeout.as_millis()).unwrap_or(u64::MAX),
+            background: command.background,
+            keep: command.keep as u64,
+        };
+        let mut call = self.link.open(&request)?;
+        let most = command.keep.saturating_mul(4).saturating_add(NOTES);
+        let limit = command.timeout + GRACE;
+        match timeout(limit, outcome(&mut call, most, cancel)).await {
+            Err(_) => Err(self.late("run", limit)),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok((Reply::Ran(ran), body))) => finished(ran, body).ok_or_else(|| self.odd("run")),
+            Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
+            Ok(Ok((Reply::Told { .. }, _))) if cancel.is_cancelled() => Err(Error::Cancelled),
+            Ok(Ok(_)) => Err(self.odd("run")),
+        }
+    }
+}
+
+/// The reply of a command; a cancel is passed on and the reply awaited all the same.
+async fn outcome(
+    call: &mut Call,
+    most: usize,
+    cancel: &CancellationToken,
+) -> Result<(Reply, Bytes), Error> {
+    tokio::select! {
+        reply = call.reply(most) => return reply,
+        () = cancel.cancelled() => {}
+    }
+    call.cancel();
+    timeout(GRACE, call.reply(most)).await.unwrap_or_else(|_| {
+        Err(Error::Broken {
+            reason: "a command could not be cancelled".into(),
+        })
+    })
+}
+
+fn error_reason(error: Error) -> String {
+    match error {
+        Error::Broken { reason } => reason,
+        other => other.to_string(),
+    }
+}
+
+fn verb(request: &Request) -> &'static str {
+    match request {
+        Request::Run { .. } => "run",
+        Request::Process { .. } => "process",
+        Request::Read { .. } => "read",
+        Request::Write { .. } => "write",
+        Request::List { .. } => "list",
+        Request::Grep { .. } => "grep",
+        Request::Upload { .. } => "upload",
+        Request::Scan => "scan",
+    }
+}
+
+/// Nothing when the lengths and the data do not agree.
+fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
+    let stdout = stream(ran.stdout, &mut body)?;
+    let stderr = stream(ran.stderr, &mut body)?;
+    let exit = match ran.exit {
+        Ended::Code(code) => Exit::Code(code),
+        Ended::TimedOut => Exit::TimedOut,
+        Ended::Cancelled => Exit::Cancelled,
+        Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
+        Ended::Running => Exit::Running,
+    };
+    let elapsed = Duration::from_millis(ran.elapsed_ms);
+    body.is_empty().then_some(Finished {
+        exit,
+        stdout,
+        stderr,
+        elapsed,
+        background: ran.background,
+    })
+}
+
+fn stream(printed: Printed, body: &mut Bytes) -> Option<Stream> {
+    let mut take = |bytes: u64| {
+        let bytes = usize::try_from(bytes)
+            .ok()
+            .filter(|&bytes| bytes <= body.len())?;
+        Some(body.split_to(bytes))
+    };
+    let head = take(printed.head)?;
+    let tail = take(printed.tail)?;
+    Some(Stream {
+        head,
+        tail,
+        total: printed.total,
+        spool: printed.spool,
+    })
+}
+
+impl Sandbox for Remote {
+    fn run<'a>(
+        &'a self,
+        command: &'a Command,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Finished, Error>> {
+        Box::pin(self.command(command, cancel))
+    }
+
+    fn process(
+        &self,
+        id: u32,
+        action: ProcessAction,
+    ) -> BoxFuture<'_, Result<Answer<Finished>, Error>> {
+        Box::pin(async move {
+            let request = Request::Process {
+                id,
+                stop: action == ProcessAction::Stop,
+            };
+            Ok(match self.ask(request, Bytes::new(), LINES).await? {
+                Ok((Reply::Ran(ran), body)) => {
+                    Ok(finished(ran, body).ok_or_else(|| self.odd("process"))?)
+                }
+                Ok(_) => return Err(self.odd("process")),
+                Err(text) => Err(text),
+            })
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        path: &'a str,
+        offset: u64,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<Answer<Read>, Error>> {
+        Box::pin(async move {
+            let most = usize::try_from(limit).unwrap_or(usize::MAX);
+            let request = Request::Read {
+                path: path.to_owned(),
+                offset,
+                limit,
+            };
+            Ok(match self.ask(request, Bytes::new(), most).await? {
+                Ok((Reply::Read { size }, bytes)) => Ok(Read { bytes, size }),
+                Ok(_) => return Err(self.odd("read")),
+                Err(text) => Err(text),
+            })
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        path: &'a str,
+        content: Bytes,
+    ) -> BoxFuture<'a, Result<Answer<()>, Error>> {
+        Box::pin(async move {
+            let request = Request::Write {
+                path: path.to_owned(),
+            };
+            Ok(match self.ask(request, content, 0).await? {
+                Ok((Reply::Written, _)) => Ok(()),
+                Ok(_) => return Err(self.odd("write")),
+                Err(text) => Err(text),
+            })
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        pattern: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Answer<Listing>, Error>> {
+        let pattern = pattern.map(str::to_owned);
+        Box::pin(self.lines(Request::List {
+            pattern,
+            limit: limit as u64,
+        }))
+    }
+
+    fn grep<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Result<Answer<Listing>, Error>> {
+        Box::pin(self.lines(Request::Grep {
+            pattern: search.pattern.clone(),
+            glob: search.glob.clone(),
+            limit: search.limit as u64,
+        }))
+    }
+
+    fn scan(&self) -> BoxFuture<'_, Result<Changes, Error>> {
+        Box::pin(async move {
+            match self.ask(Request::Scan, Bytes::new(), RECORDS).await? {
+                Ok((Reply::Scanned, body)) => {
+                    changes(body).map_err(|fault| self.link.break_off(fault))
+                }
+                Ok(_) | Err(_) => Err(self.odd("scan")),
+            }
+        })
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut end = self.end.lock().await;
+            if let Some((hub, closer)) = end.take() {
+                self.link.close();
+                // A hub that panicked has let go of the stream as well.
+                let _ = hub.await;
+                closer().await;
+            }
+        })
+    }
+}

@@ -1,0 +1,744 @@
+//! The embedded toolbox, run as a plain child of the test in a temporary folder: the same program,
+//! stream and host side as in a container, without an engine.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use tokio_util::sync::CancellationToken;
+use wharf::sandbox::remote::{self, Remote, Start};
+use wharf::sandbox::{
+    Changes, Command, Contents, Entry, Error, Exit, Facts, Finished, Mode, ProcessAction, Sandbox,
+    Search, Tree,
+};
+
+/// A toolbox over its own folders.
+struct World {
+    folder: tempfile::TempDir,
+    remote: Remote,
+    cancel: CancellationToken,
+    pid: u32,
+}
+
+struct Setting {
+    path: &'static str,
+    disk: u64,
+    git: bool,
+}
+
+const PLAIN: Setting = Setting {
+    path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    disk: 4 << 30,
+    git: false,
+};
+
+impl World {
+    async fn new() -> World {
+        World::with(PLAIN).await
+    }
+
+    async fn with(setting: Setting) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["workspace", "home", "tmp"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let mut child = tokio::process::Command::new(env!("WHARF_TOOLBOX"))
+            .args(["workspace", "home", "tmp"].map(|name| folder.path().join(name)))
+            .env_clear()
+            .env("PATH", setting.path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let (reader, writer) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        let pid = child.id().unwrap();
+        let (gone, ended) = tokio::sync::oneshot::channel();
+        let waiting = tokio::spawn(async move {
+            let status = child.wait().await.unwrap();
+            let _ = gone.send(status.to_string());
+        });
+        let start = Start {
+            facts: Facts::default(),
+            tree_base: None,
+            git: setting.git,
+            disk: setting.disk,
+            closer: Box::new(|| Box::pin(async { waiting.await.unwrap() })),
+        };
+        let ended = async { ended.await.unwrap_or_else(|_| "lost".into()) };
+        let remote = remote::start(reader, writer, start, ended).await.unwrap();
+        World {
+            folder,
+            remote,
+            cancel: CancellationToken::new(),
+            pid,
+        }
+    }
+
+    fn workspace(&self) -> PathBuf {
+        self.folder.path().join("workspace")
+    }
+
+    async fn run(&self, line: &str) -> Finished {
+        self.run_for(line, Duration::from_secs(20)).await
+    }
+
+    async fn run_for(&self, line: &str, timeout: Duration) -> Finished {
+        let command = Command {
+            line: line.into(),
+            timeout,
+            background: false,
+            keep: 4000,
+        };
+        self.remote.run(&command, &self.cancel).await.unwrap()
+    }
+
+    async fn background(&self, line: &str) -> u32 {
+        let timeout = Duration::from_secs(20);
+        let command = Command {
+            line: line.into(),
+            timeout,
+            background: true,
+            keep: 4000,
+        };
+        let finished = self.remote.run(&command, &self.cancel).await.unwrap();
+        assert_eq!(finished.exit, Exit::Running);
+        finished.background.unwrap()
+    }
+
+    async fn scan(&self) -> Changes {
+        self.remote.scan().await.unwrap()
+    }
+}
+
+/// A tree of files in memory.
+struct Given(BTreeMap<String, Bytes>);
+
+impl Contents for Given {
+    fn read(&self, ids: Vec<String>) -> BoxStream<'static, std::io::Result<Bytes>> {
+        let parts: Vec<_> = ids.iter().map(|id| Ok(self.0[id].clone())).collect();
+        futures::stream::iter(parts).boxed()
+    }
+}
+
+fn tree(files: &[(&[u8], Mode, &str)]) -> Tree {
+    let entry = |mode: Mode, content: &str| Entry {
+        mode,
+        size: content.len() as u64,
+        id: content.to_owned(),
+    };
+    Tree {
+        entries: files
+            .iter()
+            .map(|(path, mode, c)| (path.to_vec(), entry(*mode, c)))
+            .collect(),
+        contents: Arc::new(Given(
+            files
+                .iter()
+                .map(|(.., c)| ((*c).to_owned(), Bytes::copy_from_slice(c.as_bytes())))
+                .collect(),
+        )),
+    }
+}
+
+fn text(bytes: &Bytes) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Living processes whose command line holds the marker.
+fn alive(marker: &str) -> Vec<String> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(marker))
+        .collect()
+}
+
+/// A number that no other process has on its command line.
+fn marker(of: u32) -> String {
+    format!("{}.{:07}", 90_000 + of, std::process::id())
+}
+
+fn puts(changes: &Changes) -> Vec<(&[u8], Mode, &[u8])> {
+    changes
+        .puts
+        .iter()
+        .map(|p| (p.path.as_slice(), p.mode, p.content.as_ref()))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_command_answers_with_its_streams_apart_and_its_status() {
+    let world = World::new().await;
+    assert_eq!(world.remote.facts().shell.as_deref(), Some("bash"));
+    let finished = world.run("echo out; echo err >&2; pwd; exit 7").await;
+    assert_eq!(finished.exit, Exit::Code(7));
+    assert_eq!(
+        text(&finished.stdout.head),
+        format!("out\n{}\n", world.workspace().display())
+    );
+    assert_eq!(text(&finished.stderr.head), "err\n");
+    assert_eq!(world.run("kill -TERM $$").await.exit, Exit::Code(143));
+    assert_eq!(world.run("no-such-command").await.exit, Exit::Code(127));
+    world.remote.close().await;
+    world.remote.close().await;
+    let command = Command {
+        line: "true".into(),
+        timeout: Duration::from_secs(1),
+        background: false,
+        keep: 1,
+    };
+    let after = world.remote.run(&command, &world.cancel).await;
+    assert!(matches!(after, Err(Error::Broken { .. })), "{after:?}");
+    assert!(!Path::new(&format!("/proc/{}", world.pid)).exists());
+}
+
+#[tokio::test]
+async fn a_timeout_kills_whatever_the_command_did_to_stay() {
+    let world = World::new().await;
+    let mark = marker(1);
+    let line = format!(
+        "echo partial; trap '' TERM INT HUP; setsid sleep {mark} & (setsid sh -c '(sleep {mark} &)' &); \
+         env -i setsid -f sleep {mark}; (trap '' TERM; while :; do sleep {mark}; done) & wait"
+    );
+    let finished = world.run_for(&line, Duration::from_secs(1)).await;
+    assert_eq!(finished.exit, Exit::TimedOut);
+    assert_eq!(text(&finished.stdout.head), "partial\n");
+    assert_eq!(alive(&mark), Vec::<String>::new());
+    assert_eq!(world.run("echo next").await.exit, Exit::Code(0));
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_cancel_kills_and_says_so_and_a_dropped_call_kills_too() {
+    let world = World::new().await;
+    let mark = marker(2);
+    let command = Command {
+        line: format!("echo begun; touch begun; setsid sleep {mark}"),
+        timeout: Duration::from_secs(30),
+        background: false,
+        keep: 100,
+    };
+    let begun = async {
+        while !world.workspace().join("begun").exists() {
+            tokio::task::yield_now().await;
+        }
+        world.cancel.cancel();
+    };
+    let (finished, ()) = tokio::join!(world.remote.run(&command, &world.cancel), begun);
+    let finished = finished.unwrap();
+    assert_eq!(finished.exit, Exit::Cancelled);
+    assert_eq!(text(&finished.stdout.head), "begun\n");
+    assert_eq!(alive(&mark), Vec::<String>::new());
+
+    std::fs::remove_file(world.workspace().join("begun")).unwrap();
+    let fresh = CancellationToken::new();
+    tokio::select! {
+        _ = world.remote.run(&command, &fresh) => panic!("it sleeps for a day"),
+        () = async { while !world.workspace().join("begun").exists() { tokio::task::yield_now().await; } } => {}
+    }
+    // The next command begins only when the dropped one is gone.
+    let next = Command {
+        line: "true".into(),
+        ..command
+    };
+    assert_eq!(
+        world.remote.run(&next, &fresh).await.unwrap().exit,
+        Exit::Code(0)
+    );
+    assert_eq!(alive(&mark), Vec::<String>::new());
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn what_reads_standard_input_ends_at_once() {
+    let world = World::new().await;
+    assert_eq!(world.run("cat").await.exit, Exit::Code(0));
+    let finished = world.run("read -p 'ok? ' x; echo got=$x").await;
+    assert_eq!(text(&finished.stdout.head), "got=\n");
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn long_output_is_clipped_counted_and_spooled_and_memory_stays_flat() {
+    let world = World::new().await;
+    let finished = world.run("yes 0123456 | head -c 50M; echo end").await;
+    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(finished.stdout.total, (50 << 20) + 4);
+    assert_eq!(
+        (finished.stdout.head.len(), finished.stdout.tail.len()),
+        (4000, 4000)
+    );
+    assert!(finished.stdout.tail.ends_with(b"end\n"));
+    let spool = finished.stdout.spool.unwrap();
+    let size = std::fs::metadata(&spool).unwrap().len();
+    assert_eq!(size, 16 << 20);
+    let read = world
+        .remote
+        .read(&spool, 1 << 20, 16)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (text(&read.bytes), read.size),
+        ("0123456\n0123456\n", 16 << 20)
+    );
+    let status = std::fs::read_to_string(format!("/proc/{}/status", world.pid)).unwrap();
+    let peak: u64 = status
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("VmHWM:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse()
+                .ok()
+        })
+        .unwrap();
+    assert!(peak < 16 * 1024, "{peak} kB");
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_come_through_unchanged() {
+    let world = World::new().await;
+    let finished = world.run("printf 'a\\xff\\xc3\\n'").await;
+    assert_eq!(finished.stdout.head.as_ref(), b"a\xff\xc3\n");
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn orphans_are_reaped() {
+    let world = World::new().await;
+    let mark = marker(3);
+    let line = format!(
+        "for i in $(seq 200); do (sh -c 'exit 0' {mark} &); done; sleep 0.5; \
+         grep -l 'State:.Z' /proc/[0-9]*/status | while read f; do \
+         grep PPid $f; done | grep -c \"PPid:.$PPID$\""
+    );
+    let finished = world.run(&line).await;
+    assert_eq!(text(&finished.stdout.head), "0\n");
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_running_serves_the_next_and_ends_with_the_sandbox() {
+    let world = World::new().await;
+    let mark = marker(4);
+    let line = format!(
+        "(while [ ! -e stop ]; do sleep 0.05; echo tick; done; echo stopped > seen; sleep {mark}) & echo started"
+    );
+    let finished = world.run(&line).await;
+    assert_eq!(
+        (finished.exit, text(&finished.stdout.head)),
+        (Exit::Code(0), "started\n")
+    );
+    assert!(finished.elapsed < Duration::from_secs(5));
+    let next = world
+        .run("touch stop; until [ -e seen ]; do sleep 0.05; done; cat seen")
+        .await;
+    assert_eq!(text(&next.stdout.head), "stopped\n");
+    world.remote.close().await;
+    assert_eq!(alive(&mark), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_background_command_is_heard_and_stopped() {
+    let world = World::new().await;
+    let mark = marker(5);
+    let id = world
+        .background(&format!("echo up; touch up; setsid sleep {mark}"))
+        .await;
+    world.run("until [ -e up ]; do sleep 0.02; done").await;
+    let so_far = world
+        .remote
+        .process(id, ProcessAction::Output)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (so_far.exit, text(&so_far.stdout.head)),
+        (Exit::Running, "up\n")
+    );
+    let stopped = world
+        .remote
+        .process(id, ProcessAction::Stop)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(stopped.exit, Exit::Code(137));
+    assert_eq!(alive(&mark), Vec::<String>::new());
+    let unknown = world
+        .remote
+        .process(99, ProcessAction::Output)
+        .await
+        .unwrap();
+    assert_eq!(unknown.unwrap_err(), "there is no background process 99");
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn killing_the_watcher_above_a_command_is_no_success() {
+    let world = World::new().await;
+    let mark = marker(6);
+    let finished = world
+        .run(&format!(
+            "setsid sleep {mark} & kill -9 $PPID; sleep {mark}"
+        ))
+        .await;
+    assert_eq!(finished.exit, Exit::Code(137));
+    assert!(text(&finished.stderr.tail).contains("was killed"));
+    assert_eq!(alive(&mark), Vec::<String>::new());
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_kills_the_command_and_says_why() {
+    let world = World::with(Setting {
+        disk: 8 << 20,
+        ..PLAIN
+    })
+    .await;
+    let finished = world.run("head -c 32M /dev/zero > big; sleep 60").await;
+    assert_eq!(finished.exit, Exit::Code(137));
+    assert!(
+        text(&finished.stderr.tail).contains("disk limit 8 MiB reached"),
+        "{finished:?}"
+    );
+    assert_eq!(world.run("rm big").await.exit, Exit::Code(0));
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn an_image_without_a_shell_says_so() {
+    let world = World::with(Setting {
+        path: "/nowhere",
+        ..PLAIN
+    })
+    .await;
+    assert_eq!(world.remote.facts().shell, None);
+    let finished = world.run("true").await;
+    assert_eq!(finished.exit, Exit::Code(127));
+    assert!(text(&finished.stderr.head).contains("this image has no shell"));
+    world
+        .remote
+        .write("a/b", "x".into())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        puts(&world.scan().await),
+        [(b"a/b".as_slice(), Mode::File, b"x".as_slice())]
+    );
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_tree_arrives_whole_and_only_changes_come_back() {
+    let world = World::new().await;
+    let odd: [&[u8]; 3] = [b"new\nline", b"\xff\xfe", b"-rf"];
+    let before = tree(&[
+        (odd[0], Mode::File, "1"),
+        (odd[1], Mode::File, "2"),
+        (odd[2], Mode::Executable, "3"),
+        (b"d/e/f", Mode::File, "deep"),
+        (b"empty", Mode::File, ""),
+        (b"link", Mode::Link, "d/e/f"),
+        (b"outside", Mode::Link, "/etc/passwd"),
+        (b"swap", Mode::File, "file"),
+        (b"turn/x", Mode::File, "in a folder"),
+    ]);
+    world.remote.upload(None, &before).await.unwrap();
+    assert!(world.scan().await.is_empty());
+    let mode = std::fs::metadata(world.workspace().join("-rf"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o755);
+
+    let line = "touch d/e/f; chmod +x empty; rm link; ln -s elsewhere link; rm swap; mkdir swap; \
+                echo in > swap/in; rm -r turn; echo flat > turn; rm ./-rf; printf '\\377' > $'a\\nb'; mkfifo pipe";
+    assert_eq!(world.run(line).await.exit, Exit::Code(0));
+    let changes = world.scan().await;
+    let expected: Vec<(&[u8], Mode, &[u8])> = vec![
+        (b"a\nb", Mode::File, b"\xff"),
+        (b"empty", Mode::Executable, b""),
+        (b"link", Mode::Link, b"elsewhere"),
+        (b"swap/in", Mode::File, b"in\n"),
+        (b"turn", Mode::File, b"flat\n"),
+    ];
+    assert_eq!(puts(&changes), expected);
+    assert_eq!(
+        changes.deletes,
+        [b"-rf".to_vec(), b"swap".to_vec(), b"turn/x".to_vec()]
+    );
+    assert_eq!(
+        changes.left_out,
+        [(b"pipe".to_vec(), "neither file nor link".to_owned())]
+    );
+    assert!(world.scan().await.is_empty());
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_layer_is_not_sent_again_and_what_it_has_too_much_goes() {
+    let world = World::new().await;
+    let layer = tree(&[
+        (b"keep", Mode::File, "kept"),
+        (b"old/a", Mode::File, "old"),
+        (b"was", Mode::File, "file"),
+    ]);
+    world.remote.upload(None, &layer).await.unwrap();
+    let mut next = tree(&[
+        (b"keep", Mode::File, "kept"),
+        (b"new", Mode::File, "new"),
+        (b"was/now", Mode::File, "folder"),
+    ]);
+    next.contents = Arc::new(Given(
+        ["new", "folder"]
+            .map(|c| (c.to_owned(), Bytes::from(c)))
+            .into_iter()
+            .collect(),
+    ));
+    world.remote.upload(Some(&layer), &next).await.unwrap();
+    let listing = world.remote.list(None, 10).await.unwrap().unwrap();
+    assert_eq!(listing.lines, ["keep", "new", "was/now"]);
+    assert!(!world.workspace().join("old").exists());
+    // A layer that does not hold what it is said to hold is found out.
+    std::fs::write(world.workspace().join("keep"), "longer than before").unwrap();
+    let wrong = world.remote.upload(Some(&next), &next).await;
+    assert!(matches!(wrong, Err(Error::Broken { .. })), "{wrong:?}");
+    assert!(world.remote.scan().await.is_err());
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn links_lead_nowhere_else() {
+    let world = World::new().await;
+    let outside = world.folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("x"), "secret").unwrap();
+    symlink(&outside, world.workspace().join("d")).unwrap();
+    symlink("nothing", world.workspace().join("dangling")).unwrap();
+    for path in ["d/x", "../outside/x", "/etc/hostname", "d/../../outside/x"] {
+        let read = world.remote.read(path, 0, 100).await.unwrap();
+        assert!(read.is_err(), "{path}: {read:?}");
+        let written = world.remote.write(path, "evil".into()).await.unwrap();
+        assert!(written.is_err(), "{path}");
+    }
+    assert!(
+        world
+            .remote
+            .write("dangling", "evil".into())
+            .await
+            .unwrap()
+            .is_err()
+    );
+    assert!(
+        world
+            .remote
+            .write("d/new", "evil".into())
+            .await
+            .unwrap()
+            .is_err()
+    );
+    assert_eq!(
+        std::fs::read_to_string(outside.join("x")).unwrap(),
+        "secret"
+    );
+    let into = tree(&[(b"d/x", Mode::File, "evil")]);
+    assert!(world.remote.upload(None, &into).await.is_err());
+    assert_eq!(
+        std::fs::read_to_string(outside.join("x")).unwrap(),
+        "secret"
+    );
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_repository_is_never_carried_nor_what_tools_leave_behind() {
+    let world = World::new().await;
+    let before = tree(&[
+        (b".gitignore", Mode::File, "*.log\n/build/\n"),
+        (b"build/tracked", Mode::File, "t"),
+        (b"kept.log", Mode::File, "k"),
+    ]);
+    world.remote.upload(None, &before).await.unwrap();
+    let line = "mkdir -p .git a/.GIT build/sub src/__pycache__ node_modules/x target; echo x | tee .git/config a/.GIT/hook \
+                build/tracked build/new build/sub/new kept.log new.log src/__pycache__/m src/m.pyc node_modules/x/y \
+                target/kept >/dev/null; git init -q nested 2>/dev/null; echo y > nested/f";
+    assert_eq!(world.run(line).await.exit, Exit::Code(0));
+    let changes = world.scan().await;
+    let paths: Vec<&[u8]> = changes.puts.iter().map(|put| put.path.as_slice()).collect();
+    let expected: Vec<&[u8]> = vec![b"build/tracked", b"kept.log", b"nested/f", b"target/kept"];
+    assert_eq!(paths, expected);
+    let left_out: Vec<&[u8]> = changes
+        .left_out
+        .iter()
+        .map(|(path, _)| path.as_slice())
+        .collect();
+    let expected: Vec<&[u8]> = vec![
+        b"build/",
+        b"new.log",
+        b"node_modules/",
+        b"src/__pycache__/",
+        b"src/m.pyc",
+    ];
+    assert_eq!(left_out, expected);
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn the_agents_own_repository_begins_clean() {
+    let world = World::with(Setting { git: true, ..PLAIN }).await;
+    world
+        .remote
+        .upload(None, &tree(&[(b"a", Mode::File, "1\n")]))
+        .await
+        .unwrap();
+    let finished = world
+        .run("git log --format=%s && git status --short && echo 2 > a && git diff --stat")
+        .await;
+    assert_eq!(finished.exit, Exit::Code(0), "{finished:?}");
+    assert!(
+        text(&finished.stdout.head).starts_with("start\n a | 2 +-"),
+        "{finished:?}"
+    );
+    assert_eq!(world.scan().await.puts.len(), 1);
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn files_are_read_written_listed_and_searched() {
+    let world = World::new().await;
+    let write = |path, content: &'static str| world.remote.write(path, Bytes::from(content));
+    write("src/a.rs", "one\ntwo\n").await.unwrap().unwrap();
+    write("/workspace/b.txt", "two\n").await.unwrap().unwrap();
+    world.run("chmod +x b.txt; printf 'two\\0' > bin").await;
+    write("b.txt", "TWO two\n").await.unwrap().unwrap();
+    let mode = std::fs::metadata(world.workspace().join("b.txt"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o755);
+    let read = world.remote.read("src/a.rs", 4, 2).await.unwrap().unwrap();
+    assert_eq!((text(&read.bytes), read.size), ("tw", 8));
+    let missing = world.remote.read("nope", 0, 1).await.unwrap();
+    assert_eq!(missing.unwrap_err(), "nope: no such file");
+    let folder = world.remote.read("src", 0, 1).await.unwrap();
+    assert_eq!(folder.unwrap_err(), "src: is a directory");
+    assert!(write("src", "x").await.unwrap().is_err());
+    let listing = world
+        .remote
+        .list(Some("**/*.rs"), 10)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(listing.lines, ["src/a.rs"]);
+    let cut = world.remote.list(None, 2).await.unwrap().unwrap();
+    assert_eq!((cut.lines.len(), cut.cut), (2, true));
+    let search = |pattern: &str, glob: Option<&str>| Search {
+        pattern: pattern.into(),
+        glob: glob.map(str::to_owned),
+        limit: 10,
+    };
+    let found = world
+        .remote
+        .grep(&search("^two", None))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (found.lines, found.cut),
+        (vec!["src/a.rs:2:two".to_owned()], false)
+    );
+    let found = world
+        .remote
+        .grep(&search("two", Some("*.txt")))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.lines, ["b.txt:1:TWO two"]);
+    assert!(
+        world
+            .remote
+            .grep(&search("(", None))
+            .await
+            .unwrap()
+            .is_err()
+    );
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_large_file_goes_both_ways() {
+    let world = World::new().await;
+    let content = Bytes::from(vec![7; 5 << 20]);
+    world
+        .remote
+        .write("large", content.clone())
+        .await
+        .unwrap()
+        .unwrap();
+    let read = world
+        .remote
+        .read("large", 0, 10 << 20)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(read.bytes == content);
+    let changes = world.scan().await;
+    assert!(changes.puts[0].content == content);
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_toolbox_that_dies_breaks_every_call_with_the_reason() {
+    let world = World::new().await;
+    let finished = Command {
+        line: format!("kill -9 {}; sleep 5", world.pid),
+        timeout: Duration::from_secs(20),
+        background: false,
+        keep: 10,
+    };
+    let broken = world
+        .remote
+        .run(&finished, &world.cancel)
+        .await
+        .unwrap_err();
+    assert!(broken.to_string().contains("signal: 9"), "{broken}");
+    let again = world.remote.read("a", 0, 1).await.unwrap_err();
+    assert!(again.to_string().contains("signal: 9"), "{again}");
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_toolbox_that_is_no_toolbox_is_an_error() {
+    let closer = || -> remote::Closer { Box::new(|| Box::pin(async {})) };
+    let start = || Start {
+        facts: Facts::default(),
+        tree_base: None,
+        git: false,
+        disk: 1,
+        closer: closer(),
+    };
+    for noise in [b"{\"hello\":1}\n".as_slice(), b"\x00\x00\x00\x00\x09", b""] {
+        let (mut near, far) = tokio::io::duplex(1024);
+        tokio::io::AsyncWriteExt::write_all(&mut near, noise)
+            .await
+            .unwrap();
+        tokio::io::AsyncWriteExt::shutdown(&mut near).await.unwrap();
+        let (reader, writer) = tokio::io::split(far);
+        let started = remote::start(reader, writer, start(), std::future::pending()).await;
+        assert!(
+            matches!(started.err(), Some(Error::Broken { .. })),
+            "{noise:?}"
+        );
+    }
+}
