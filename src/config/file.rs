@@ -132,7 +132,11 @@ fn parse(text: &str, path: &Path) -> Result<File, Error> {
         let place = error
             .location()
             .map_or((1, 1), |at| (at.line(), at.column()));
-        fault(place.0, place.1, error.without_snippet().to_string())
+        let message = error.without_snippet().to_string();
+        // The place stands in front already.
+        let tail = format!(" at line {}, column {}", place.0, place.1);
+        let message = message.strip_suffix(&tail).unwrap_or(&message);
+        fault(place.0, place.1, message.to_owned())
     })
 }
 

@@ -14,6 +14,7 @@ mod span;
 mod start;
 mod tracer;
 mod value;
+mod variables;
 
 pub use options::{Options, Protocol, Target};
 pub use span::Span;

@@ -12,6 +12,9 @@ mod otlp; // an OTLP receiver on loopback, HTTP and gRPC
 
 // How the source is laid out.
 
+// How the source is laid out: rooms, owners, lengths, docs.
+mod layers;
+
 // Which source of a setting wins.
 mod config;
 
