@@ -5,11 +5,33 @@
 //! Gives: a `Sandbox`, whose calls either answer or say that the sandbox broke.
 //! Never: a model, a git command, a fall-back to the host.
 
+mod bake;
+mod bench;
+mod bootstrap;
+mod build;
+mod call;
+mod connect;
+mod container;
+mod docker;
+mod image;
+mod layer;
 mod link;
 pub mod memory;
+mod network;
+mod open;
+mod profile;
 pub mod remote;
 mod remote_tree;
+mod shelf;
+mod sweep;
 pub mod toolbox;
+
+pub use connect::{EngineFacts, Info, Options, Tls, connect};
+pub use docker::Docker;
+pub use image::BUILT_IN;
+pub use profile::profile;
+pub use shelf::ImageRow;
+pub use sweep::{Leftover, LeftoverKind, Leftovers, Swept};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,7 +129,7 @@ pub struct ImageSpec {
     pub setup: Vec<String>,
     /// Files of the workspace that the setup commands may read (requirements, lock files): path and bytes.
     pub setup_files: Vec<(String, Bytes)>,
-    /// Refuse to run `images/base/bootstrap.sh`.
+    /// `images/base/bootstrap.sh` may run where no registry is reached; without it that is an error.
     pub bootstrap: bool,
 }
 

@@ -29,4 +29,5 @@ mod server; // a scripted model server on loopback that checks every request
 
 // What a model's wire survives.
 mod wire;
+mod container; // sandboxes on a real engine
 mod toolbox; // process 1 of a sandbox, as a plain child on this machine
