@@ -3,7 +3,10 @@
 use clap::{Parser, Subcommand};
 
 use super::fault::Fault;
-use super::{completions, init, log, record, runs, show};
+use super::{
+    apply, clean, completions, config, diff, doctor, images, init, log, plan, record, run, runs,
+    show,
+};
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
 /// and has it judged by an agent that saw none of the work.
@@ -25,11 +28,19 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    Run(Box<run::Args>),
     Init(init::Args),
+    Plan(plan::Args),
+    Images(images::Args),
     Runs(runs::Args),
     Show(show::Args),
+    Diff(diff::Args),
     Log(log::Args),
+    Apply(apply::Args),
     Record(record::Args),
+    Clean(clean::Args),
+    Config(config::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -37,11 +48,19 @@ impl Verb {
     /// Does what the verb says; the number is the exit code.
     pub async fn act(self) -> Result<i32, Fault> {
         match self {
+            Self::Run(args) => run::act(*args).await,
             Self::Init(args) => init::act(&args),
+            Self::Plan(args) => plan::act(args),
+            Self::Images(args) => images::act(args).await,
             Self::Runs(args) => runs::act(&args),
             Self::Show(args) => show::act(&args),
+            Self::Diff(args) => diff::act(&args).await,
             Self::Log(args) => log::act(&args).await,
+            Self::Apply(args) => apply::act(&args).await,
             Self::Record(args) => record::act(&args),
+            Self::Clean(args) => clean::act(&args).await,
+            Self::Config(args) => config::act(args),
+            Self::Doctor(args) => doctor::act(&args).await,
             Self::Completions(args) => completions::act(&args),
         }
     }

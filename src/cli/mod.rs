@@ -5,23 +5,34 @@
 //! Gives: an exit code.
 //! Never: a model, a container, a tool; anything below prints through it or not at all.
 
+mod apply;
 mod args;
+mod clean;
 mod completions;
+mod config;
+mod diff;
+mod doctor;
 mod events;
 mod fault;
 mod find;
+mod images;
 mod init;
+mod live;
 mod log;
+mod order;
 mod out;
+mod plan;
+mod plan_file;
 mod record;
-#[allow(dead_code, reason = "the run verb uses the rest")]
 mod result;
+mod run;
 mod runs;
 mod show;
+mod signals;
 mod state;
 mod story;
 mod text;
-#[allow(dead_code, reason = "the run verb uses the rest")]
+mod value;
 mod wording;
 
 use std::ffi::OsString;

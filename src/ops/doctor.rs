@@ -6,6 +6,8 @@ use serde::Serialize;
 
 /// Bytes that should be free where the state is.
 const FREE: u64 = 2 << 30;
+/// The oldest engine API that is enough.
+const API: (u32, u32) = (1, 41);
 
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,6 +100,49 @@ pub fn disk(state: &Path) -> Check {
     }
 }
 
+/// Whether the engine's API is new enough.
+pub fn engine_api(name: &'static str, found: String, api: &str) -> Check {
+    let numbers = api
+        .split_once('.')
+        .and_then(|(major, minor)| Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?)));
+    match numbers {
+        Some(version) if version >= API => Check::ok(name, found),
+        Some(_) => Check::failed(name, found, "install Docker 20.10 or newer (API 1.41)"),
+        None => Check::new(
+            name,
+            State::Unknown,
+            found,
+            "its API version could not be read",
+        ),
+    }
+}
+
+/// Whether the images of ours are there; a run makes missing ones by itself.
+pub fn base_images<'a>(names: impl Iterator<Item = &'a str>) -> Check {
+    let names: Vec<&str> = names.collect();
+    let missing: Vec<&str> = ["wharf/base", "wharf/python"]
+        .into_iter()
+        .filter(|image| {
+            !names
+                .iter()
+                .any(|name| name.split(':').next() == Some(image))
+        })
+        .collect();
+    if missing.is_empty() {
+        return Check::ok("images", "wharf/base and wharf/python are there");
+    }
+    let found = format!(
+        "{} not built yet; the first run that needs one builds it",
+        missing.join(" and ")
+    );
+    Check::new(
+        "images",
+        State::Note,
+        found,
+        "`wharf images build` does it ahead",
+    )
+}
+
 fn free(name: &'static str, bytes: u64, place: &Path) -> Check {
     let found = format!(
         "{:.1} GiB free at {}",
@@ -143,5 +188,22 @@ mod tests {
     #[test]
     fn could_not_tell_does_not_pass() {
         assert!(!Check::new("d", State::Unknown, "", "").passes());
+    }
+
+    #[test]
+    fn an_old_or_unreadable_api_does_not_pass() {
+        let passes = |api: &str| engine_api("e", String::new(), api).passes();
+        assert!(passes("1.41") && passes("1.100") && passes("2.0"));
+        assert!(!passes("1.40") && !passes("") && !passes("new"));
+    }
+
+    #[test]
+    fn missing_images_are_noted_and_stop_nothing() {
+        let check = base_images(["wharf/base:abc", "wharf/baked:1"].into_iter());
+        assert!(check.passes() && check.found.starts_with("wharf/python not built"));
+        assert_eq!(
+            base_images(["wharf/base:a", "wharf/python:b"].into_iter()).state,
+            State::Ok
+        );
     }
 }

@@ -8,11 +8,15 @@
 mod clean;
 mod detect;
 mod doctor;
+mod engine;
+mod error;
 mod lock;
 mod record;
 
 pub use clean::{Old, old_runs, remove_run};
 pub use detect::{Project, detect};
-pub use doctor::{Check, State, disk, state_directory};
+pub use doctor::{Check, State, base_images, disk, engine_api, state_directory};
+pub use engine::{About, Bootstrap, Engine, ImageLine, Mode, Swept};
+pub use error::{Error, open_models};
 pub use lock::{Held, held};
 pub use record::cassette;

@@ -9,25 +9,26 @@
 
 // Helpers.
 mod otlp; // an OTLP receiver on loopback, HTTP and gRPC
-
-// How the source is laid out.
+mod server; // a scripted model server on loopback that checks every request
 
 // How the source is laid out: rooms, owners, lengths, docs.
 mod layers;
 
+// Plan files: shipped ones, broken ones, the DAG.
+mod plans;
+
 // Which source of a setting wins.
 mod config;
+
+// What a model's wire survives.
+mod wire;
+
+// Sandboxes: on a real engine; process 1 as a plain child on this machine.
+mod container;
+mod toolbox;
 
 // What a tracing backend sees.
 mod spans;
 
-// What a person sees.
-mod cli; // help, refusals, exit codes, what is printed where
-// Plan files: shipped ones, broken ones, the DAG.
-mod plans;
-mod server; // a scripted model server on loopback that checks every request
-
-// What a model's wire survives.
-mod wire;
-mod container; // sandboxes on a real engine
-mod toolbox; // process 1 of a sandbox, as a plain child on this machine
+// What a person sees: help, refusals, exit codes, what is printed where.
+mod cli;
