@@ -33,6 +33,16 @@ pub struct Placed {
 /// Checks everything that can be wrong with what was typed.
 pub fn place(args: &Args) -> Result<Placed, Fault> {
     let mut config = state::settings(&flags(args))?;
+    if config
+        .run_id
+        .as_ref()
+        .is_some_and(|id| id.as_str() == "last")
+    {
+        return Err(
+            Fault::usage("--run-id last: `last` already means the newest run")
+                .hint("choose another id"),
+        );
+    }
     let mut file = plan_file::find(config.plan.as_deref())?;
     let text = file.text.clone();
     let path = file.path.clone();

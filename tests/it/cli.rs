@@ -89,16 +89,40 @@ fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
+const VERBS: [&str; 20] = [
+    "run",
+    "init",
+    "plan",
+    "plan check",
+    "plan draw",
+    "plan schema",
+    "images",
+    "images build",
+    "images list",
+    "runs",
+    "show",
+    "diff",
+    "log",
+    "apply",
+    "record",
+    "clean",
+    "config",
+    "config show",
+    "doctor",
+    "completions",
+];
+
 #[test]
 fn every_verb_explains_itself() {
     let home = home();
     let (code, root, _) = run(home.path(), &["--help"]);
     assert_eq!(code, 0);
     insta::assert_snapshot!("help", root);
-    for verb in ["init", "runs", "show", "log", "record", "completions"] {
-        let (code, help, stderr) = run(home.path(), &[verb, "--help"]);
+    for verb in VERBS {
+        let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
+        let (code, help, stderr) = run(home.path(), &words);
         assert_eq!((code, stderr.as_str()), (0, ""), "{verb}");
-        insta::assert_snapshot!(format!("help_{verb}"), help);
+        insta::assert_snapshot!(format!("help_{}", verb.replace(' ', "_")), help);
     }
 }
 
@@ -273,4 +297,239 @@ fn completions_know_the_verbs() {
     let (code, stdout, _) = run(home.path(), &["completions", "bash"]);
     assert_eq!(code, 0);
     assert!(stdout.contains("completions") && stdout.contains("show"));
+}
+
+/// Refused before anything is connected: exit 2, one error object, the flag or the place named.
+fn refused(args: &[&str], says: &str) {
+    let home = home();
+    let mut words = vec!["run", "--json", "--model", "openai/x"];
+    words.extend(args);
+    let (code, stdout, stderr) = run(home.path(), &words);
+    assert_eq!(code, 2, "{args:?}: {stderr}");
+    let error = &object(&stdout)["error"];
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(says), "{args:?}: {message}");
+    assert!(error["hint"].is_string());
+    assert!(!home.path().join("state/runs").exists(), "a run was begun");
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused_before_anything_starts() {
+    refused(&["t", "--budget-usd", "-1"], "--budget-usd");
+    refused(&["t", "--budget-usd", "nan"], "--budget-usd");
+    refused(&["t", "--budget-tokens", "abc"], "--budget-tokens");
+    refused(&["t", "--budget-tokens", "-5"], "--budget-tokens");
+    refused(&["t", "--parallel", "0"], "--parallel");
+    refused(&["t", "--timeout", "-3m"], "--timeout");
+    refused(&["t", "--timeout", "soon"], "--timeout");
+    refused(&["t", "--mode", "yolo"], "--mode");
+    refused(&["t", "--run-id", "../x"], "--run-id");
+    refused(&["t", "--run-id", "last"], "last");
+}
+
+#[test]
+fn a_task_that_is_missing_empty_or_double_is_refused() {
+    refused(&[], "no task");
+    refused(&["  "], "task is empty");
+    refused(&["t", "--task-file", "f"], "--task-file");
+    refused(&["--task-file", "absent"], "absent");
+    refused(&["t", "-C", "absent"], "absent");
+    refused(&["t", "--branch", "b"], "no git repository");
+    refused(&["t", "--branch", "b", "--patch", "p"], "--patch");
+    refused(&["t", "-f", "absent.yaml"], "absent.yaml");
+}
+
+#[test]
+fn the_task_of_a_plan_and_of_the_command_line_exclude_each_other() {
+    let home = home();
+    let plan = "version: 1\ntask: fix it\n";
+    std::fs::write(home.path().join("wharf.yaml"), plan).unwrap();
+    let (code, stdout, _) = run(home.path(), &["run", "another", "--json"]);
+    assert_eq!(code, 2);
+    let object = object(&stdout);
+    let message = object["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the plan has one of its own"), "{message}");
+}
+
+#[test]
+fn a_task_is_read_from_standard_input_for_a_dash() {
+    let home = home();
+    let mut command = wharf(home.path());
+    command.args(["run", "--task-file", "-", "--model", "openai/x"]);
+    let out = command.write_stdin("   \n").output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("task is empty"));
+}
+
+#[test]
+fn a_plan_error_has_its_place_for_people_and_programs() {
+    let home = home();
+    let bad = home.path().join("bad.yaml");
+    std::fs::write(&bad, "version: 1\nrolls: {}\n").unwrap();
+    std::fs::write(home.path().join("good.yaml"), "version: 1\n").unwrap();
+    let files = ["good.yaml", "bad.yaml"];
+    let (code, stdout, stderr) = run(home.path(), &[&["plan", "check"], &files[..]].concat());
+    assert_eq!(code, 2);
+    assert!(stdout.starts_with("good.yaml: ok: "), "{stdout}");
+    assert!(stderr.contains("bad.yaml:2:1"), "{stderr}");
+    assert_eq!(stderr.matches("hint:").count(), 1, "{stderr}");
+    let (code, stdout, _) = run(
+        home.path(),
+        &[&["plan", "check", "--json"], &files[..]].concat(),
+    );
+    assert_eq!(code, 2);
+    let object = object(&stdout);
+    assert_eq!(object["plans"][0]["ok"], true);
+    let hint = object["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("roles"), "{object}");
+    refused(&["t", "-f", bad.to_str().unwrap()], "bad.yaml:2:1");
+}
+
+#[test]
+fn a_plan_and_a_run_are_drawn() {
+    let home = home();
+    let plan = "version: 1\nsubtasks:\n- {id: a, role: coder, brief: x}\n\
+                - {id: b, role: coder, brief: y, needs: [a]}\n";
+    std::fs::write(home.path().join("p.yaml"), plan).unwrap();
+    let (code, stdout, stderr) = run(home.path(), &["plan", "draw", "p.yaml"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.starts_with("flowchart") && stdout.contains("n0 --> n1"));
+    write_run(home.path(), "r-one", &events("r-one"));
+    let (code, stdout, _) = run(home.path(), &["plan", "draw", "last", "--format", "dot"]);
+    assert_eq!(code, 0);
+    assert!(stdout.starts_with("digraph") && stdout.contains("look"));
+    let (code, stdout, _) = run(home.path(), &["plan", "schema"]);
+    assert_eq!(code, 0);
+    let schema: Value = serde_json::from_str(&stdout).unwrap();
+    assert!(schema["properties"]["roles"].is_object());
+}
+
+#[test]
+fn init_writes_a_plan_that_checks() {
+    for file in ["requirements.txt", "Cargo.toml", "package.json", "nothing"] {
+        let home = home();
+        std::fs::write(home.path().join(file), "").unwrap();
+        assert_eq!(run(home.path(), &["init"]).0, 0);
+        let (code, _, stderr) = run(home.path(), &["plan", "check", "wharf.yaml"]);
+        assert_eq!(code, 0, "{file}: {stderr}");
+    }
+}
+
+#[test]
+fn an_engine_that_is_not_there_is_exit_3_and_named() {
+    let home = home();
+    let begun = ["run", "t", "--json", "--model", "openai/x"];
+    for args in [&begun[..], &["images", "list", "--json"]] {
+        let mut command = wharf(home.path());
+        command
+            .env("DOCKER_HOST", "unix:///nope")
+            .env("OPENAI_API_KEY", "k-123456789");
+        let out = command.args(args).output().unwrap();
+        assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
+        let error = &object(&text(&out.stdout))["error"];
+        assert!(error["message"].as_str().unwrap().contains("/nope"));
+        assert!(error["hint"].as_str().unwrap().contains("DOCKER_HOST"));
+        assert_eq!(error["code"], 3);
+    }
+}
+
+#[test]
+fn events_end_with_a_result_line_also_when_nothing_started() {
+    let home = home();
+    let mut command = wharf(home.path());
+    command
+        .env("DOCKER_HOST", "tcp://127.0.0.1:1")
+        .env("OPENAI_API_KEY", "k-123456789");
+    let args = ["run", "t", "--events", "-m", "openai/x"];
+    let out = command.args(args).output().unwrap();
+    assert_eq!(out.status.code(), Some(3));
+    let stdout = text(&out.stdout);
+    let last: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["type"], "result");
+    assert_eq!(last["exit_code"], 3);
+    let message = last["error"]["message"].as_str().unwrap();
+    assert!(message.contains("127.0.0.1:1"), "{message}");
+}
+
+#[test]
+fn a_missing_model_is_exit_2_and_a_missing_key_exit_3() {
+    let home = home();
+    let code = |model: &[&str], says: &str| {
+        let words = [&["run", "t", "--json"], model].concat();
+        let (code, stdout, _) = run(home.path(), &words);
+        let error = object(&stdout)["error"].take();
+        let told = format!("{} {}", error["message"], error["hint"]);
+        assert!(told.contains(says), "{told}");
+        code
+    };
+    assert_eq!(code(&[], "no model"), 2);
+    assert_eq!(code(&["-m", "opnai/x"], "opnai"), 2);
+    assert_eq!(code(&["-m", "replay:absent.jsonl"], "absent.jsonl"), 2);
+    assert_eq!(code(&["-m", "openai/x"], "OPENAI_API_KEY"), 3);
+}
+
+#[test]
+fn doctor_names_each_fault_and_the_next_step() {
+    let home = home();
+    let mut command = wharf(home.path());
+    command.env("DOCKER_HOST", "unix:///nope");
+    let out = command.args(["doctor", "--json"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(3));
+    let object = object(&text(&out.stdout));
+    assert_eq!(object["ok"], false);
+    let checks = object["checks"].as_array().unwrap();
+    let state = |name: &str| {
+        let check = checks.iter().find(|check| check["name"] == name);
+        check.unwrap()["state"].clone()
+    };
+    assert_eq!(state("container engine"), "failed");
+    assert_eq!(state("git"), "ok");
+    assert_eq!(state("state directory"), "ok");
+    assert_eq!(state("model"), "failed");
+    for check in checks.iter().filter(|check| check["state"] == "failed") {
+        assert!(!check["next"].as_str().unwrap().is_empty(), "{check}");
+    }
+}
+
+#[test]
+fn config_show_says_where_a_value_comes_from_and_masks_keys() {
+    let home = home();
+    let mut command = wharf(home.path());
+    command
+        .env("WHARF_PARALLEL", "3")
+        .env("OPENAI_API_KEY", "sk-very-secret-1");
+    let out = command.args(["config", "show"]).output().unwrap();
+    let stdout = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(stdout.contains("WHARF_PARALLEL"), "{stdout}");
+    assert!(!stdout.contains("sk-very-secret-1"), "{stdout}");
+}
+
+#[test]
+fn clean_removes_old_runs_without_an_engine_and_then_says_that_there_is_none() {
+    let home = home();
+    let dir = write_run(home.path(), "r-one", &events("r-one"));
+    let clean = |more: &[&str]| {
+        let mut command = wharf(home.path());
+        command.env("DOCKER_HOST", "unix:///nope");
+        command.args(["clean", "--runs", "--older-than", "0"]);
+        command.args(more).output().unwrap()
+    };
+    let out = clean(&["--dry-run"]);
+    assert!(text(&out.stdout).contains("would remove run r-one"));
+    assert!(dir.exists());
+    let out = clean(&[]);
+    assert_eq!(out.status.code(), Some(3));
+    assert!(text(&out.stderr).contains("/nope"));
+    assert!(!dir.exists());
+}
+
+#[test]
+fn apply_wants_a_passed_run() {
+    let home = home();
+    write_run(home.path(), "r-one", &events("r-one"));
+    let (code, stdout, _) = run(home.path(), &["apply", "last", "--json"]);
+    assert_eq!(code, 1);
+    let hint = object(&stdout)["error"]["hint"].clone();
+    assert!(hint.as_str().unwrap().contains("--force"), "{hint}");
 }
