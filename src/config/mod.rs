@@ -13,6 +13,7 @@ mod env;
 mod file;
 mod layer;
 mod number;
+mod open;
 mod providers;
 mod settings;
 mod state;

@@ -1,1 +1,22 @@
 //! What an operator does beside running: doctor, images, clean.
+//!
+//! Owns: the checks of `doctor`, what `clean` removes, recordings made from journals, suggestions for a first plan.
+//! Takes: the state directory, an engine, models, in the words of the rooms below.
+//! Gives: lists of plain facts for `cli` to print.
+//! Never: runs an agent, prints.
+
+mod clean;
+mod detect;
+mod doctor;
+mod engine;
+mod error;
+mod lock;
+mod record;
+
+pub use clean::{Old, old_runs, remove_run};
+pub use detect::{Project, detect};
+pub use doctor::{Check, State, base_images, disk, engine_api, state_directory};
+pub use engine::{About, Bootstrap, Engine, ImageLine, Mode, Swept};
+pub use error::{Error, open_models};
+pub use lock::{Held, held};
+pub use record::cassette;

@@ -1,0 +1,105 @@
+//! `wharf apply`: a run's result into the operator's directory.
+
+use super::fault::Fault;
+use super::find::Found;
+use super::{diff, find, out, state, text};
+use crate::journal::{self, Event};
+use crate::run::Status;
+use crate::workspace::{Applied, Force, Store};
+
+/// Put a run's result into the directory it worked on
+///
+/// Merges with what you changed meanwhile, file by file, and changes nothing at all when one file
+/// conflicts. Your index, branch and commits are not touched.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  wharf apply last")]
+pub struct Args {
+    /// A run's id, the beginning of one, or `last`
+    run: String,
+    /// Also a result that did not pass, and over conflicting changes of yours
+    #[arg(long)]
+    force: bool,
+    /// Answer with one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Applies the result; a refusal is exit 1.
+pub async fn act(args: &Args) -> Result<i32, Fault> {
+    let state = state::directory()?;
+    let found = find::one(&state, &args.run)?;
+    let force = if args.force {
+        Force::Overwrite
+    } else {
+        Force::No
+    };
+    let applied = apply(&found, force).await?;
+    if args.json {
+        out::json(&match &applied {
+            Applied::Done { paths } => serde_json::json!({"applied": true, "paths": paths}),
+            Applied::Refused { paths } => {
+                let refused: Vec<_> = paths
+                    .iter()
+                    .map(|(path, reason)| serde_json::json!({"path": path, "reason": reason}))
+                    .collect();
+                serde_json::json!({"applied": false, "refused": refused})
+            }
+        })?;
+    }
+    match applied {
+        Applied::Done { paths } => {
+            if !args.json {
+                let mut page = format!("applied {}\n", text::plural(paths.len(), "path"));
+                paths
+                    .iter()
+                    .for_each(|path| page.push_str(&format!("  {}\n", text::line(path, 200))));
+                out::print(&page)?;
+            }
+            Ok(0)
+        }
+        Applied::Refused { paths } => {
+            let mut page =
+                "nothing was changed: these paths conflict with your own changes\n".to_owned();
+            for (path, reason) in &paths {
+                page.push_str(&format!(
+                    "  {}: {}\n",
+                    text::line(path, 200),
+                    text::line(reason, 200)
+                ));
+            }
+            page.push_str(
+                "hint: commit or undo those changes, merge the run's branch, or use --force",
+            );
+            out::note(&page);
+            Ok(1)
+        }
+    }
+}
+
+/// Merges base → result into the directory that the run's first record names.
+async fn apply(found: &Found, force: Force) -> Result<Applied, Fault> {
+    let lines = journal::read(&found.journal())?.lines;
+    let passed = found
+        .result()
+        .is_some_and(|summary| summary.status == Status::Passed);
+    if !passed && force == Force::No {
+        return Err(
+            Fault::new(1, "not_passed", format!("run {} has not passed", found.id)).hint(format!(
+                "`wharf show {0}` says why; `wharf apply {0} --force` applies it all the same",
+                found.id
+            )),
+        );
+    }
+    let directory = lines.iter().find_map(|line| match &line.event {
+        Event::RunStarted(start) => Some(std::path::PathBuf::from(&start.workspace)),
+        _ => None,
+    });
+    let directory =
+        directory.ok_or_else(|| Fault::usage(format!("run {} names no directory", found.id)))?;
+    let (base, result) = diff::whole(found, &lines)?;
+    let store = Store::open(found.dir.join("store.git")).map_err(diff::fault)?;
+    store
+        .apply(&directory, &base, &result, force)
+        .await
+        .map_err(diff::fault)
+}

@@ -1,0 +1,120 @@
+//! `wharf doctor`: whether a run could start here, and what to do where not.
+
+use super::fault::Fault;
+use super::{order, out, plan_file, result, state, text};
+use crate::config::{Config, Flags};
+use crate::ops::{self, Check, State};
+use crate::workspace::Version;
+
+/// Check everything a run needs; each failing line says what to do next
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  wharf doctor")]
+pub struct Args {
+    /// The model to check [default: the plan's or the configured one]
+    #[arg(long, short, value_name = "M")]
+    model: Option<String>,
+    /// Print one JSON object with a `checks` list
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs every check; exit 3 when one does not pass.
+pub async fn act(args: &Args) -> Result<i32, Fault> {
+    let flags = Flags {
+        model: args.model.clone(),
+        ..Flags::default()
+    };
+    let mut config = state::settings(&flags)?;
+    let mut checks = engine(&config).await;
+    checks.push(git().await);
+    checks.push(ops::state_directory(&config.state));
+    checks.push(ops::disk(&config.state));
+    checks.extend(plan_and_model(&mut config));
+    let passed = checks.iter().all(Check::passes);
+    if args.json {
+        out::json(&serde_json::json!({ "ok": passed, "checks": checks }))?;
+    } else {
+        out::print(&page(&checks))?;
+    }
+    Ok(if passed { 0 } else { 3 })
+}
+
+async fn engine(config: &Config) -> Vec<Check> {
+    let name = "container engine";
+    let engine = match ops::Engine::connect(&config.engine_options()).await {
+        Ok(engine) => engine,
+        Err(error) => return vec![Check::failed(name, error.to_string(), error.hint())],
+    };
+    let about = engine.about();
+    let found = format!(
+        "{} at {}, API {}, {}, {}, {}",
+        about.version, about.address, about.api, about.cgroup, about.storage, about.arch
+    );
+    let mut checks = vec![ops::engine_api(name, found, &about.api)];
+    checks.push(match engine.images().await {
+        Ok(images) => ops::base_images(images.iter().map(|image| image.name.as_str())),
+        Err(error) => Check::new("images", State::Unknown, error.to_string(), error.hint()),
+    });
+    checks
+}
+
+/// Only the workspace room starts git; it says which one it finds.
+async fn git() -> Check {
+    let next = "install git 2.38 or newer";
+    match crate::workspace::version().await {
+        Ok(version) => {
+            let found = format!("version {}.{}", version.major, version.minor);
+            if version >= Version::NEEDED {
+                Check::ok("git", found)
+            } else {
+                Check::failed("git", format!("{found} is too old"), next)
+            }
+        }
+        Err(error) => Check::failed("git", error.to_string(), next),
+    }
+}
+
+fn plan_and_model(config: &mut Config) -> Vec<Check> {
+    let path = config.plan.clone();
+    let mut file = match plan_file::find(path.as_deref()) {
+        Ok(file) => file,
+        Err(fault) => return vec![Check::failed("plan", fault.message, fault.hint)],
+    };
+    let place = path.map_or_else(
+        || "the built-in plan".to_owned(),
+        |p| p.display().to_string(),
+    );
+    let text = file.text.clone();
+    if let Err(error) = config.apply(&mut file.plan, &text, file.path.clone().as_deref()) {
+        return vec![Check::failed("plan", error.to_string(), error.hint())];
+    }
+    let model = match order::models(config, &file.plan) {
+        Ok(_) => Check::ok(
+            "model",
+            format!("{} is set up (not asked)", file.plan.model.join(", ")),
+        ),
+        Err(fault) => Check::failed("model", fault.message, fault.hint),
+    };
+    vec![Check::ok("plan", place), model]
+}
+
+fn page(checks: &[Check]) -> String {
+    let mut page = String::new();
+    for check in checks {
+        let sign = match check.state {
+            State::Ok => result::mark("done"),
+            State::Note => result::mark("note"),
+            State::Failed => result::mark("failed"),
+            State::Unknown => result::mark("unknown"),
+        };
+        page.push_str(&format!(
+            "{sign} {:<17} {}\n",
+            check.name,
+            text::line(&check.found, 300)
+        ));
+        if !check.next.is_empty() {
+            page.push_str(&text::block(&check.next, "    next: ", 4));
+        }
+    }
+    page
+}

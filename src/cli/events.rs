@@ -1,0 +1,234 @@
+//! One readable line for each record of a journal.
+
+use super::text;
+use super::wording::{WIDTH, command_line, few, status_word};
+use crate::journal::{Event, Line};
+
+/// The line of a journal record, its time first.
+pub fn record(line: &Line) -> String {
+    let time = line.at.strftime("%H:%M:%S");
+    format!("{time} {}", text::line(&event(&line.event), WIDTH))
+}
+
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table: one arm an event, and none can be forgotten"
+)]
+fn event(event: &Event) -> String {
+    match event {
+        Event::RunStarted(start) => format!(
+            "run {} started with {} in {}: {}",
+            start.run,
+            start.models.join(", "),
+            start.workspace,
+            start.task
+        ),
+        Event::BaseTaken {
+            commit,
+            files,
+            bytes,
+            ..
+        } => format!(
+            "base {} of {}, {}",
+            short(commit.as_str()),
+            text::plural(*files, "file"),
+            text::bytes(*bytes)
+        ),
+        Event::RoundStarted { round } => format!("round {round}"),
+        Event::PlanAccepted {
+            subtasks, summary, ..
+        } => {
+            let ids: Vec<&str> = subtasks.iter().map(|task| task.id.as_str()).collect();
+            format!("plan accepted: {}: {summary}", ids.join(", "))
+        }
+        Event::SubtaskEnded {
+            id,
+            status,
+            reason,
+            changed_files,
+            ..
+        } => format!(
+            "{id} {}{}, {} changed",
+            status_word(*status),
+            because(reason.as_deref()),
+            text::plural(changed_files.len(), "file")
+        ),
+        Event::Merged { inputs, commit } => {
+            format!(
+                "merged {} into {}",
+                text::plural(inputs.len(), "snapshot"),
+                short(commit.as_str())
+            )
+        }
+        Event::ConflictFound { id, files, .. } => format!("conflict {id} in {}", files.join(", ")),
+        Event::AcceptanceRan {
+            commands,
+            protected_changes,
+            ..
+        } => {
+            let mut lines: Vec<String> = commands
+                .iter()
+                .map(|run| command_line(&run.command, run.exit_code, run.seconds))
+                .collect();
+            if !protected_changes.is_empty() {
+                lines.push(format!(
+                    "protected files changed: {}",
+                    few(protected_changes)
+                ));
+            }
+            lines.join("; ")
+        }
+        Event::VerdictGiven { verdict, .. } => format!(
+            "verdict {}: {}",
+            verdict["status"].as_str().unwrap_or("unreadable"),
+            verdict["summary"].as_str().unwrap_or("")
+        ),
+        Event::Summarised { text, .. } => format!("summary: {text}"),
+        Event::Warned { text } => format!("warning: {text}"),
+        Event::Stopping { reason } => format!("stopping: {reason}"),
+        Event::Delivered { branch, patch, .. } => match (branch, patch) {
+            (Some(branch), _) => format!("delivered as branch {branch}"),
+            (None, Some(patch)) => format!("delivered as patch {patch}"),
+            (None, None) => "nothing to deliver".to_owned(),
+        },
+        Event::RunEnded {
+            status,
+            exit_code,
+            reason,
+            ..
+        } => {
+            format!("run {status} (exit {exit_code}): {reason}")
+        }
+        Event::Resumed { wharf_version } => format!("resumed by wharf {wharf_version}"),
+        Event::Applied { paths, refused } if refused.is_empty() => {
+            format!(
+                "applied {}: {}",
+                text::plural(paths.len(), "path"),
+                few(paths)
+            )
+        }
+        Event::Applied { refused, .. } => format!("apply refused: {}", few(refused)),
+        Event::AgentStarted { agent, model, .. } => {
+            format!("{} ({}) started with {model}", agent.subtask, agent.role)
+        }
+        Event::SandboxOpened {
+            agent,
+            container,
+            image,
+            seconds,
+        } => format!(
+            "{} sandbox {} of {image} in {seconds:.1}s",
+            agent.subtask,
+            short(container)
+        ),
+        Event::SandboxBroken {
+            agent,
+            reason,
+            reopened,
+        } => {
+            let then = if *reopened {
+                "reopened"
+            } else {
+                "not reopened"
+            };
+            format!("{} sandbox broke, {then}: {reason}", agent.subtask)
+        }
+        Event::ModelAsked {
+            agent,
+            call,
+            attempt,
+            messages,
+            reserved_tokens,
+            ..
+        } => format!(
+            "{} asks (call {call}, attempt {attempt}): {}, {} tokens reserved",
+            agent.subtask,
+            text::plural(*messages, "message"),
+            text::count(*reserved_tokens)
+        ),
+        Event::ModelAnswered {
+            agent,
+            call,
+            reply,
+            usage,
+            cost_usd,
+            seconds,
+        } => format!(
+            "{} answer {call}: {} ({} in, {} out, {}, {})",
+            agent.subtask,
+            answer(reply),
+            text::count(usage.input_tokens),
+            text::count(usage.output_tokens),
+            text::cost(*cost_usd),
+            text::seconds(*seconds)
+        ),
+        Event::ModelFailed {
+            agent,
+            attempt,
+            reason,
+            retry_seconds,
+            ..
+        } => {
+            let next = retry_seconds.map_or_else(
+                || "no further try".to_owned(),
+                |seconds| format!("again in {seconds:.1}s"),
+            );
+            format!(
+                "{} attempt {attempt} failed, {next}: {reason}",
+                agent.subtask
+            )
+        }
+        Event::TurnDone {
+            agent,
+            turn,
+            results,
+            snapshot,
+            ..
+        } => {
+            let saved = snapshot.as_ref().map_or_else(String::new, |commit| {
+                format!(", files saved as {}", short(commit.as_str()))
+            });
+            format!(
+                "{} turn {turn}: {}{saved}",
+                agent.subtask,
+                text::plural(results.len(), "result")
+            )
+        }
+        Event::AgentEnded { agent, end } => format!(
+            "{} ({}) ended{} after {}, {}",
+            agent.subtask,
+            agent.role,
+            because(end.reason.as_deref()),
+            text::plural(end.turns as usize, "turn"),
+            text::seconds(end.seconds)
+        ),
+    }
+}
+
+/// What a reply asks for: its tool calls by name, else the beginning of its text.
+fn answer(reply: &serde_json::Value) -> String {
+    let calls: Vec<String> = reply["calls"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|call| {
+            let name = call["name"].as_str().unwrap_or("?");
+            let arguments = call["arguments"].as_str().unwrap_or("");
+            format!("{name} {}", text::line(arguments, 60))
+        })
+        .collect();
+    match calls.as_slice() {
+        [] => text::line(reply["text"].as_str().unwrap_or("(empty)"), 80),
+        calls => calls.join(" | "),
+    }
+}
+
+fn because(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| {
+        format!(" ({})", text::line(reason, 80))
+    })
+}
+
+fn short(id: &str) -> &str {
+    id.get(..10).unwrap_or(id)
+}

@@ -1,0 +1,140 @@
+//! What a person is told when a verb could not do its work: what happened, and what to do next.
+
+use std::fmt;
+
+use serde_json::json;
+
+use super::out::{self, Form};
+use super::text;
+
+/// An exit code with its words. `kind` is a stable word for programs.
+#[derive(Debug)]
+pub struct Fault {
+    pub code: i32,
+    pub kind: &'static str,
+    pub message: String,
+    pub hint: String,
+}
+
+impl Fault {
+    /// A fault without a hint.
+    pub fn new(code: i32, kind: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            kind,
+            message: message.into(),
+            hint: String::new(),
+        }
+    }
+
+    /// Exit 2: something on the command line makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(2, "usage", message)
+    }
+
+    /// Exit 3: something around Wharf is missing or broken.
+    pub fn environment(message: impl Into<String>) -> Self {
+        Self::new(3, "environment", message)
+    }
+
+    /// Exit 3 for a file operation that failed.
+    pub fn io(operation: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::environment(format!("{operation} {}: {error}", path.display()))
+    }
+
+    /// Says what to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The object programs read: `{"error":{…}}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        json!({"error": {
+            "code": self.code, "kind": self.kind,
+            "message": self.message.trim_end(), "hint": self.hint,
+        }})
+    }
+
+    /// Prints it in the form asked for and returns its exit code.
+    pub fn tell(&self, form: Form) -> i32 {
+        out::note(&self.to_string());
+        let told = match form {
+            Form::Text => Ok(()),
+            Form::Json => out::json(&self.to_json()),
+            Form::Events => {
+                let mut line = json!({"type": "result", "status": "error", "exit_code": self.code});
+                line["error"] = self.to_json()["error"].take();
+                out::json(&line)
+            }
+        };
+        // Standard output is beyond use; standard error has the message already.
+        drop(told);
+        self.code
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let message = text::plain(self.message.trim_end());
+        // A plan error and clap's own begin with their place or with the word `error:`.
+        if message.starts_with("error:") {
+            write!(f, "{message}")?;
+        } else {
+            write!(f, "error: {message}")?;
+        }
+        if !self.hint.is_empty() {
+            write!(f, "\nhint: {}", text::plain(&self.hint))?;
+        }
+        Ok(())
+    }
+}
+
+impl From<clap::Error> for Fault {
+    fn from(error: clap::Error) -> Self {
+        Self::usage(error.render().to_string())
+    }
+}
+
+impl From<crate::run::Error> for Fault {
+    fn from(error: crate::run::Error) -> Self {
+        match error {
+            crate::run::Error::Start {
+                code,
+                kind,
+                message,
+                hint,
+            } => Self {
+                code,
+                kind,
+                message,
+                hint,
+            },
+            other => Self::environment(other.to_string())
+                .hint("`wharf show last` says how far the run came"),
+        }
+    }
+}
+
+impl From<crate::journal::Error> for Fault {
+    fn from(error: crate::journal::Error) -> Self {
+        Self::new(3, "journal", error.to_string())
+            .hint("`wharf log RUN --check` says which line is damaged")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_its_lines_and_loses_its_escapes() {
+        let fault = Fault::usage("a\u{1b}[31mred\nb").hint("do this");
+        assert_eq!(
+            fault.to_string(),
+            "error: a\u{fffd}[31mred\nb\nhint: do this"
+        );
+        assert_eq!(fault.to_json()["error"]["code"], 2);
+        assert_eq!(fault.to_json()["error"]["hint"], "do this");
+    }
+}

@@ -1,0 +1,154 @@
+//! `wharf log`: the journal, a line an event.
+
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use super::fault::Fault;
+use super::find::{self, Found};
+use super::{events, out, state};
+use crate::journal::{Event, Line};
+use crate::ops::Held;
+
+/// How often a followed journal is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Print what happened in a run, one line an event
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  wharf log last -f")]
+pub struct Args {
+    /// A run's id, the beginning of one, or `last`
+    run: String,
+    /// Go on until the run ends
+    #[arg(long, short)]
+    follow: bool,
+    /// Print the journal's own lines
+    #[arg(long)]
+    json: bool,
+    /// Only check that the journal is whole: every line there, none changed
+    #[arg(long, conflicts_with_all = ["follow", "json"])]
+    check: bool,
+}
+
+/// Prints, follows or checks the journal.
+pub async fn act(args: &Args) -> Result<i32, Fault> {
+    let found = find::one(&state::directory()?, &args.run)?;
+    if args.check {
+        return check(&found);
+    }
+    let mut tail = Tail::open(&found.journal())?;
+    let mut ended = false;
+    loop {
+        // Asked before reading: what a run wrote before it let go is then surely read.
+        let held = crate::ops::held(&found.dir);
+        for (raw, line) in tail.more()? {
+            ended = match line.event {
+                Event::RunEnded { .. } => true,
+                Event::Resumed { .. } => false,
+                _ => ended,
+            };
+            out::print(&if args.json {
+                raw
+            } else {
+                events::record(&line)
+            })?;
+        }
+        if !args.follow || ended || !out::is_open() {
+            return Ok(0);
+        }
+        if held == Held::No {
+            out::note("the run stopped before its end, nobody works on it now");
+            return Ok(0);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn check(found: &Found) -> Result<i32, Fault> {
+    match crate::journal::read(&found.journal()) {
+        Ok(read) => {
+            let torn = match read.torn {
+                0 => String::new(),
+                torn => format!(", {torn} bytes of an unfinished last line"),
+            };
+            out::print(&format!("ok: {} events{torn}", read.lines.len()))?;
+            Ok(0)
+        }
+        Err(error @ crate::journal::Error::Damaged { .. }) => {
+            out::print(&format!("damaged: {error}"))?;
+            Ok(1)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whole lines of a growing file.
+struct Tail {
+    file: std::fs::File,
+    path: std::path::PathBuf,
+    offset: u64,
+    number: usize,
+}
+
+impl Tail {
+    fn open(path: &Path) -> Result<Self, Fault> {
+        let file = std::fs::File::open(path).map_err(|e| Fault::io("open", path, &e))?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            offset: 0,
+            number: 0,
+        })
+    }
+
+    /// The lines that were finished since the last call, raw and decoded.
+    fn more(&mut self) -> Result<Vec<(String, Line)>, Fault> {
+        let mut bytes = Vec::new();
+        self.file
+            .seek(SeekFrom::Start(self.offset))
+            .and_then(|_| self.file.read_to_end(&mut bytes))
+            .map_err(|error| Fault::io("read", &self.path, &error))?;
+        let whole = bytes
+            .iter()
+            .rposition(|&b| b == b'\n')
+            .map_or(0, |at| at + 1);
+        self.offset += whole as u64;
+        let mut lines = Vec::new();
+        for text in bytes[..whole]
+            .split(|&b| b == b'\n')
+            .filter(|t| !t.is_empty())
+        {
+            self.number += 1;
+            let line = serde_json::from_slice(text).map_err(|error| {
+                let place = format!("{} line {}", self.path.display(), self.number);
+                Fault::new(3, "journal", format!("{place}: {error}"))
+                    .hint("`wharf log RUN --check` says whether the journal is damaged")
+            })?;
+            lines.push((String::from_utf8_lossy(text).into_owned(), line));
+        }
+        Ok(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_half_written_line_waits_for_its_end() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let text =
+            r#"{"seq":1,"at":"2026-01-01T00:00:00Z","prev":"","type":"round_started","round":1}"#;
+        let mut tail = Tail::open(file.path()).unwrap();
+        file.write_all(&text.as_bytes()[..20]).unwrap();
+        assert!(tail.more().unwrap().is_empty());
+        file.write_all(&text.as_bytes()[20..]).unwrap();
+        file.write_all(b"\nnonsense").unwrap();
+        let lines = tail.more().unwrap();
+        assert_eq!(lines[0].0, text);
+        file.write_all(b"\n").unwrap();
+        assert!(tail.more().unwrap_err().message.contains("line 2"));
+    }
+}

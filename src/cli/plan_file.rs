@@ -1,0 +1,144 @@
+//! Plan files on disk: which one is meant, its text, and the files it names.
+
+use std::path::{Path, PathBuf};
+
+use super::fault::Fault;
+use crate::plan::{self, Plan};
+
+/// No plan, prompt or role file is larger. Bytes.
+const LIMIT: u64 = 1 << 20;
+
+/// A checked plan and where it came from.
+pub struct PlanFile {
+    pub plan: Plan,
+    pub text: String,
+    /// None: the built-in plan.
+    pub path: Option<PathBuf>,
+}
+
+impl PlanFile {
+    /// The directory its relative paths start from; None for the built-in plan.
+    pub fn directory(&self) -> Option<&Path> {
+        self.path.as_deref().and_then(Path::parent)
+    }
+}
+
+/// The plan named or found, else the built-in one.
+pub fn find(path: Option<&Path>) -> Result<PlanFile, Fault> {
+    match path {
+        Some(path) => read(path),
+        None => Ok(PlanFile {
+            plan: Plan::built_in().map_err(|error| fault(&error))?,
+            text: plan::DEFAULT.to_owned(),
+            path: None,
+        }),
+    }
+}
+
+/// Reads and checks one plan file.
+pub fn read(path: &Path) -> Result<PlanFile, Fault> {
+    let text = text_of(path).map_err(|reason| {
+        Fault::new(
+            2,
+            "plan",
+            format!("read the plan {}: {reason}", path.display()),
+        )
+        .hint("`wharf init` writes a first plan")
+    })?;
+    let whole = std::path::absolute(path)
+        .map_err(|error| Fault::new(2, "plan", format!("find {}: {error}", path.display())))?;
+    let directory = whole.parent().unwrap_or(Path::new("/")).to_owned();
+    let load = |name: &str| load(&directory, name);
+    let plan =
+        plan::parse(&text, &path.display().to_string(), &load).map_err(|error| fault(&error))?;
+    Ok(PlanFile {
+        plan,
+        text,
+        path: Some(whole),
+    })
+}
+
+/// A plan's error as the person sees it: several lines with place, source and hint.
+fn fault(error: &plan::Error) -> Fault {
+    let message = error.to_string();
+    // The text ends with its own hint line; for programs the hint stands apart.
+    let whole = message.strip_suffix(&format!("\nhint: {}", error.hint));
+    Fault::new(2, "plan", whole.unwrap_or(&message)).hint(error.hint.clone())
+}
+
+/// What a plan gets when it names a file: its text, or for a pattern the paths it stands for.
+fn load(directory: &Path, name: &str) -> Result<String, String> {
+    if !name.contains(['*', '?', '[']) {
+        return text_of(&directory.join(name));
+    }
+    let fixed: PathBuf = Path::new(name)
+        .components()
+        .take_while(|part| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']))
+        .collect();
+    let depth = Path::new(name).components().count() - fixed.components().count();
+    let pattern = globset::GlobBuilder::new(name.trim_start_matches("./"))
+        .literal_separator(true)
+        .build()
+        .map_err(|error| error.to_string())?
+        .compile_matcher();
+    let mut found = Vec::new();
+    let levels = if name.contains("**") { 8 } else { depth };
+    walk(directory, &fixed, levels, &mut found).map_err(|error| error.to_string())?;
+    found.retain(|path| pattern.is_match(path.trim_start_matches("./")));
+    found.sort();
+    Ok(found.join("\n"))
+}
+
+/// The files below `at`, as paths relative to `directory`, at most `levels` deep.
+fn walk(
+    directory: &Path,
+    at: &Path,
+    levels: usize,
+    found: &mut Vec<String>,
+) -> std::io::Result<()> {
+    if levels == 0 {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(directory.join(at))? {
+        let entry = entry?;
+        let path = at.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            walk(directory, &path, levels - 1, found)?;
+        } else if let Some(text) = path.to_str() {
+            found.push(text.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The text of a regular file of a sane size.
+fn text_of(path: &Path) -> Result<String, String> {
+    let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if meta.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    if meta.len() > LIMIT {
+        return Err(format!("it is larger than {} MiB", LIMIT >> 20));
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_stands_for_the_files_of_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("roles/deep")).unwrap();
+        for file in ["roles/b.md", "roles/a.md", "roles/x.txt", "roles/deep/c.md"] {
+            std::fs::write(dir.path().join(file), file).unwrap();
+        }
+        let found = load(dir.path(), "./roles/*.md").unwrap();
+        let names: Vec<_> = found.lines().map(|l| l.trim_start_matches("./")).collect();
+        assert_eq!(names, ["roles/a.md", "roles/b.md"]);
+        assert_eq!(load(dir.path(), "roles/x.txt").unwrap(), "roles/x.txt");
+        assert_eq!(load(dir.path(), "roles").unwrap_err(), "it is a directory");
+    }
+}

@@ -1,0 +1,225 @@
+//! `wharf run`: one task under one plan, from the flags to the exit code.
+
+use std::path::PathBuf;
+
+use super::fault::Fault;
+use super::live::{Live, LogLine, Look, Noise, Teller};
+use super::order;
+use super::out::{self, Form};
+use super::result;
+use super::signals::Signals;
+use crate::run::{self, Order, Stopper, Summary};
+
+/// Run a task: plan it, work it in containers, merge, verify, deliver
+///
+/// The result is a branch `wharf/RUN` in your repository, or a patch where there is none; your own
+/// files are touched only by --apply or `wharf apply`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  wharf run \"Fix the failing tests\" --model anthropic/claude-sonnet-5\n  \
+wharf run --plan plans/quickstart.yaml --json"
+)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+pub struct Args {
+    /// What is to be done
+    #[arg(conflicts_with = "task_file")]
+    pub task: Option<String>,
+    /// Read the task from a file, or from standard input for `-`
+    #[arg(long, value_name = "FILE")]
+    pub task_file: Option<PathBuf>,
+    /// The plan file [default: wharf.yaml here, else a built-in one]
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// The directory to work on [default: the plan's, else the current one]
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// The model: provider/model, or replay:FILE
+    #[arg(long, short, value_name = "M")]
+    pub model: Option<String>,
+    /// Another model for one role; may be given again
+    #[arg(long, value_name = "ROLE=M")]
+    pub role_model: Vec<String>,
+    /// Stop once the plan of subtasks is accepted, and print it as a plan file
+    #[arg(long)]
+    pub plan_only: bool,
+    /// Write the plan of --plan-only to a new file
+    #[arg(long, short, value_name = "FILE", requires = "plan_only")]
+    pub output: Option<PathBuf>,
+    /// How many agents work at a time
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub parallel: Option<String>,
+    /// Tokens of all model calls together; 0 allows none
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub budget_tokens: Option<String>,
+    /// US dollars of all model calls together; 0 allows none
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub budget_usd: Option<String>,
+    /// The run's time, such as 30m
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub timeout: Option<String>,
+    /// What agents may do without being asked about
+    #[arg(long, value_name = "auto|ask|plan|deny")]
+    pub mode: Option<String>,
+    /// Skip acceptance commands and verifier; the result then says `unverified`
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Put a passed result into the working tree
+    #[arg(long, group = "delivery")]
+    pub apply: bool,
+    /// Name the branch of the result
+    #[arg(long, value_name = "NAME", group = "delivery")]
+    pub branch: Option<String>,
+    /// Write the result as a patch to a file
+    #[arg(long, value_name = "FILE", group = "delivery")]
+    pub patch: Option<PathBuf>,
+    /// Name the run
+    #[arg(long, value_name = "ID")]
+    pub run_id: Option<String>,
+    /// Never build a missing base image from Debian's packages
+    #[arg(long)]
+    pub no_bootstrap: bool,
+    /// Print the result as one JSON object
+    #[arg(long, conflicts_with = "events")]
+    pub json: bool,
+    /// Print each event as a JSON object a line, the result last
+    #[arg(long)]
+    pub events: bool,
+    /// No progress, only the result
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Every turn of every agent, and diagnosis
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+impl Args {
+    fn look(&self) -> Look {
+        let noise = match (self.quiet, self.verbose) {
+            (true, _) => Noise::Quiet,
+            (_, true) => Noise::Verbose,
+            _ => Noise::Normal,
+        };
+        Look {
+            noise,
+            events: self.events,
+        }
+    }
+
+    fn form(&self) -> Form {
+        match (self.json, self.events) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Events,
+            _ => Form::Text,
+        }
+    }
+}
+
+/// Runs the task and prints what it came to.
+pub async fn act(args: Args) -> Result<i32, Fault> {
+    let look = args.look();
+    let signals = Signals::listen()?;
+    let live = Live::start(look)
+        .map_err(|error| Fault::environment(format!("start the progress display: {error}")))?;
+    let teller = live.teller();
+    listen_to_logs(&teller, look.noise);
+    let stop = Stopper::default();
+    let tell = |line: &str| teller.text(line);
+    let outcome = tokio::select! {
+        outcome = work(&args, &teller, &stop) => outcome,
+        code = signals.second(&stop, tell) => {
+            return Err(Fault::new(code, "interrupted", "stopped at once, without waiting for the run")
+                .hint("`wharf show last` says how far it came"));
+        }
+    };
+    live.close();
+    let done = outcome?;
+    print(&args, &done)?;
+    Ok(done.summary.exit_code)
+}
+
+/// What a run left: its result and, for --plan-only, the plan as a file's text.
+pub struct Done {
+    pub summary: Summary,
+    pub plan_text: Option<String>,
+}
+
+async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Fault> {
+    let order = order::ready(order::place(args)?, teller, stop).await?;
+    let (plan, tracer) = (order.plan.clone(), order.tracer.clone());
+    let summary = launch(order).await;
+    tracer.flush(order::FLUSH_LIMIT).await;
+    if let Some(warning) = tracer.warning() {
+        teller.text(&format!("warning: {warning}"));
+    }
+    let summary = summary?;
+    let plan_text = match args.plan_only {
+        true => order::plan_text(&plan, &summary)?,
+        false => None,
+    };
+    Ok(Done { summary, plan_text })
+}
+
+/// The one door into the run room.
+async fn launch(order: Order) -> Result<Summary, run::Error> {
+    drop(order);
+    Err(run::Error::Start {
+        code: 3,
+        kind: "bug",
+        message: "this build has no scheduler".to_owned(),
+        hint: String::new(),
+    })
+}
+
+fn print(args: &Args, done: &Done) -> Result<(), Fault> {
+    if let (Some(path), Some(text)) = (&args.output, &done.plan_text) {
+        super::record::write_new(path, text)?;
+    }
+    let object = |first: Option<&str>| -> Result<serde_json::Value, Fault> {
+        let mut fields = serde_json::Map::new();
+        if let Some(word) = first {
+            fields.insert("type".to_owned(), word.into());
+        }
+        let summary = serde_json::to_value(&done.summary)
+            .map_err(|error| Fault::new(3, "bug", format!("encode the result: {error}")))?;
+        if let serde_json::Value::Object(summary) = summary {
+            fields.extend(summary);
+        }
+        if let Some(text) = &done.plan_text {
+            fields.insert("plan".to_owned(), text.as_str().into());
+        }
+        Ok(fields.into())
+    };
+    match args.form() {
+        Form::Json => out::json(&object(None)?),
+        Form::Events => out::json(&object(Some("result"))?),
+        Form::Text => match (&done.plan_text, &args.output) {
+            (Some(_), Some(path)) => out::print(&format!(
+                "plan written to {}\nnext: wharf run --plan {}",
+                path.display(),
+                path.display()
+            )),
+            (Some(text), None) => out::print(text),
+            (None, _) => out::print(&result::lines(&done.summary)),
+        },
+    }
+}
+
+/// Sends warnings, and with `-v` everything, to the thread that owns the terminal.
+fn listen_to_logs(teller: &Teller, noise: Noise) {
+    let level = match noise {
+        Noise::Verbose => "wharf=debug,warn",
+        Noise::Normal | Noise::Quiet => "wharf=warn,error",
+    };
+    let teller = teller.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(level))
+        .with_ansi(false)
+        .without_time()
+        .with_writer(move || LogLine::new(teller.clone()))
+        .finish();
+    // Only a second run in one process would find one installed; it keeps that one.
+    drop(tracing::subscriber::set_global_default(subscriber));
+}

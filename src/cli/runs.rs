@@ -1,0 +1,114 @@
+//! `wharf runs`: the table of runs.
+
+use serde::Serialize;
+
+use super::fault::Fault;
+use super::find::{self, Found};
+use super::story::Story;
+use super::{out, result, show, state, text};
+
+/// List runs, newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  wharf runs --limit 5")]
+pub struct Args {
+    /// Show at most this many
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Print one JSON object with a `runs` list
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    run: String,
+    status: String,
+    exit_code: Option<i32>,
+    started_at: String,
+    seconds: f64,
+    tokens: u64,
+    cost_usd: Option<f64>,
+    task: String,
+}
+
+/// Prints the table.
+pub fn act(args: &Args) -> Result<i32, Fault> {
+    let state = state::directory()?;
+    let runs = find::all(&state)?;
+    let more = runs.len().saturating_sub(args.limit);
+    let rows: Vec<Row> = runs.iter().take(args.limit).map(row).collect();
+    if args.json {
+        out::json(&serde_json::json!({ "runs": rows, "more": more }))?;
+        return Ok(0);
+    }
+    if rows.is_empty() {
+        out::note(&format!("no runs in {}", state.display()));
+        return Ok(0);
+    }
+    let width = rows
+        .iter()
+        .map(|row| row.run.len())
+        .max()
+        .unwrap_or(3)
+        .max(3);
+    let mut table = format!(
+        "{:<width$}  {:<11} {:<16} {:>7} {:>8} {:>12}  TASK\n",
+        "RUN", "STATUS", "STARTED", "TIME", "TOKENS", "COST"
+    );
+    for row in &rows {
+        table.push_str(&format!(
+            "{:<width$}  {:<11} {:<16} {:>7} {:>8} {:>12}  {}\n",
+            row.run,
+            row.status,
+            row.started_at
+                .get(..16)
+                .unwrap_or(&row.started_at)
+                .replace('T', " "),
+            text::seconds(row.seconds),
+            text::short(row.tokens),
+            text::cost(row.cost_usd),
+            text::line(&row.task, 60)
+        ));
+    }
+    if more > 0 {
+        table.push_str(&format!("… {more} older; --limit shows more\n"));
+    }
+    out::print(&table)?;
+    Ok(0)
+}
+
+/// A finished run from its result, any other from its journal; one that cannot be read says so.
+fn row(found: &Found) -> Row {
+    if let Some(summary) = found.result() {
+        return Row {
+            run: found.id.clone(),
+            status: result::status(summary.status).to_owned(),
+            exit_code: Some(summary.exit_code),
+            started_at: summary.started_at,
+            seconds: summary.seconds,
+            tokens: summary
+                .usage
+                .input_tokens
+                .saturating_add(summary.usage.output_tokens),
+            cost_usd: summary.cost_usd,
+            task: summary.task,
+        };
+    }
+    let read = crate::journal::read(&found.journal());
+    let story = Story::of(read.as_ref().map_or(&[], |read| &read.lines));
+    let status = match (&read, &story.ended) {
+        (Err(_), _) => "unreadable".to_owned(),
+        (Ok(_), Some(ended)) => ended.status.clone(),
+        (Ok(_), None) => show::standing(found, &story).to_owned(),
+    };
+    Row {
+        run: found.id.clone(),
+        status,
+        exit_code: story.ended.as_ref().map(|ended| ended.exit_code),
+        started_at: found.started.to_string(),
+        seconds: story.seconds,
+        tokens: story.tokens,
+        cost_usd: story.spent.usd(),
+        task: story.task,
+    }
+}

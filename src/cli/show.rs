@@ -1,0 +1,225 @@
+//! `wharf show`: one run, finished or not.
+
+use console::style;
+use serde_json::json;
+
+use super::fault::Fault;
+use super::find::{self, Found};
+use super::story::{Conversation, Node, Story};
+use super::{out, result, state, text};
+use crate::journal::AgentKind;
+use crate::ops::Held;
+use crate::run::Summary;
+
+/// Show a run: its subtasks, what each did and cost, and the verdict with its evidence
+///
+/// Works while the run goes on and after a crash too: everything comes from the run's journal.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  wharf show last")]
+pub struct Args {
+    /// A run's id, the beginning of one, or `last`
+    run: String,
+    /// Print one JSON object: result.json, or what is known so far
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the run.
+pub fn act(args: &Args) -> Result<i32, Fault> {
+    let found = find::one(&state::directory()?, &args.run)?;
+    let read = crate::journal::read(&found.journal())?;
+    let mut story = Story::of(&read.lines);
+    let finished = story.ended.as_ref().and_then(|_| found.result());
+    let standing = standing(&found, &story);
+    if standing == "stopped" {
+        story.stop();
+    }
+    if args.json {
+        return match &finished {
+            Some(summary) => out::json(summary).map(|()| 0),
+            None => out::json(&unfinished(&story, standing)?).map(|()| 0),
+        };
+    }
+    out::print(&page(&story, finished.as_ref(), standing))?;
+    Ok(0)
+}
+
+/// `running`, `stopped` (it can be told that nobody runs it), or how it ended.
+pub fn standing(found: &Found, story: &Story) -> &'static str {
+    match (&story.ended, crate::ops::held(&found.dir)) {
+        (Some(_), _) => "ended",
+        (None, Held::Yes) => "running",
+        (None, Held::No) => "stopped",
+        (None, Held::Unknown) => "unknown",
+    }
+}
+
+fn unfinished(story: &Story, standing: &str) -> Result<serde_json::Value, Fault> {
+    let mut value = serde_json::to_value(story)
+        .map_err(|error| Fault::new(3, "bug", format!("encode the run: {error}")))?;
+    value["status"] = json!(standing);
+    Ok(value)
+}
+
+fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
+    let mut out = match finished {
+        Some(summary) => result::head(summary),
+        None => head(story, standing),
+    };
+    out.push_str(&format!("\ntask: {}\n", text::line(&story.task, 400)));
+    out.push_str(&format!(
+        "models: {}\n",
+        text::line(&story.models.join(", "), 200)
+    ));
+    let done = story
+        .nodes
+        .iter()
+        .filter(|node| node.state == "done")
+        .count();
+    out.push_str(&format!(
+        "\nsubtasks: {done} of {} done\n",
+        story.nodes.len()
+    ));
+    for node in &story.nodes {
+        out.push_str(&node_lines(node, story));
+    }
+    for agent in &story.agents {
+        if matches!(agent.kind, AgentKind::Coordinator | AgentKind::Verifier) {
+            out.push_str(&agent_lines(agent));
+        }
+    }
+    match finished {
+        Some(summary) => {
+            out.push('\n');
+            out.push_str(&text::block(&summary.summary, "  ", 40));
+            out.push_str(&result::verdict(summary.verdict.as_ref()));
+        }
+        None => out.push_str(&facts(story)),
+    }
+    for warning in &story.warnings {
+        out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
+    }
+    if let Some(summary) = finished {
+        out.push('\n');
+        out.push_str(&result::delivered(summary));
+        out.push_str(&format!("state:   {}\n", text::plain(&summary.run_dir)));
+    }
+    out
+}
+
+fn head(story: &Story, standing: &str) -> String {
+    let word = match standing {
+        "running" => style("running").cyan().bold(),
+        "stopped" => style("stopped before its end").yellow().bold(),
+        _ => style("not ended; whether it runs could not be told")
+            .yellow()
+            .bold(),
+    };
+    format!(
+        "{word}  run {}  {} so far, round {}, {} tokens, {}\n",
+        text::line(&story.run, 40),
+        text::seconds(story.seconds),
+        story.rounds,
+        text::count(story.tokens),
+        text::cost(story.spent.usd())
+    )
+}
+
+fn node_lines(node: &Node, story: &Story) -> String {
+    let mut out = format!(
+        "  {} {:<20} {:<12} {}",
+        result::mark(node.state),
+        text::line(&node.id, 40),
+        text::line(&node.role, 40),
+        node.state
+    );
+    if node.round > 1 {
+        out.push_str(&format!(", round {}", node.round));
+    }
+    if !node.needs.is_empty() {
+        out.push_str(&format!(
+            ", after {}",
+            text::line(&node.needs.join(", "), 160)
+        ));
+    }
+    out.push('\n');
+    if let Some(title) = &node.title {
+        out.push_str(&format!("      {}\n", text::line(title, 160)));
+    }
+    if let Some(reason) = &node.reason {
+        out.push_str(&text::block(reason, "      why: ", 4));
+    }
+    if let Some(agent) = story.conversation(node) {
+        out.push_str(&format!("      {}\n", effort(agent)));
+        if let Some(summary) = &agent.summary {
+            out.push_str(&text::block(summary, "      ", 12));
+        }
+    }
+    if !node.changed_files.is_empty() {
+        let shown: Vec<&str> = node
+            .changed_files
+            .iter()
+            .take(12)
+            .map(String::as_str)
+            .collect();
+        let more = match node.changed_files.len().saturating_sub(12) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        out.push_str(&format!(
+            "      files: {}{more}\n",
+            text::line(&shown.join(", "), 600)
+        ));
+    }
+    out
+}
+
+fn agent_lines(agent: &Conversation) -> String {
+    let state = match (agent.running, agent.seconds) {
+        (true, _) => "running",
+        (false, Some(_)) => "ended",
+        (false, None) => "stopped",
+    };
+    let mut out = format!(
+        "  {} {:<20} {:<12} {state}, round {}\n      {}\n",
+        result::mark(if agent.running { "running" } else { "" }),
+        text::line(&agent.subtask, 40),
+        text::line(&agent.role, 40),
+        agent.round,
+        effort(agent)
+    );
+    if let Some(reason) = &agent.reason {
+        out.push_str(&text::block(reason, "      why: ", 4));
+    }
+    out
+}
+
+fn effort(agent: &Conversation) -> String {
+    let time = match (agent.seconds, agent.running) {
+        (Some(seconds), _) => text::seconds(seconds),
+        (None, true) => "still at it".to_owned(),
+        (None, false) => "cut off".to_owned(),
+    };
+    format!(
+        "{}, {}, {} tokens, {}, {time}, {}",
+        text::plural(agent.turns as usize, "turn"),
+        text::plural(agent.tool_calls as usize, "tool call"),
+        text::count(agent.tokens),
+        text::cost(agent.spent.usd()),
+        text::line(&agent.model, 80)
+    )
+}
+
+/// What is known of acceptance and verdict before the run has ended.
+fn facts(story: &Story) -> String {
+    let mut out = String::new();
+    for run in &story.commands {
+        let line = super::wording::command_line(&run.command, run.exit_code, run.seconds);
+        out.push_str(&format!("  {}\n", text::line(&line, 160)));
+    }
+    if let Some(verdict) = &story.verdict {
+        let word = verdict["status"].as_str().unwrap_or("unreadable");
+        out.push_str(&format!("verdict so far: {}\n", text::line(word, 40)));
+    }
+    out
+}

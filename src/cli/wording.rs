@@ -1,0 +1,199 @@
+//! One readable line for each notice, and the words shared with the journal's lines.
+
+use super::text;
+use crate::run::Notice;
+
+/// Characters of a line.
+pub const WIDTH: usize = 160;
+
+/// The line of a notice.
+pub fn notice(notice: &Notice) -> String {
+    let line = match notice {
+        Notice::Started {
+            run,
+            model,
+            recorded,
+            run_dir,
+            network,
+            ..
+        } => {
+            let mut line = format!("run {run} with {model}");
+            if *recorded {
+                line.push_str(" (recorded answers, no model is asked)");
+            }
+            if !network.is_empty() {
+                line.push_str(&format!("; with network: {}", network.join(", ")));
+            }
+            return text::line(&format!("{line}; state in {run_dir}"), 400);
+        }
+        Notice::Preparing { line } => line.clone(),
+        Notice::Base {
+            files,
+            bytes,
+            dirty,
+            hidden,
+            left_out,
+        } => base(*files, *bytes, *dirty, hidden, left_out),
+        Notice::Round { round } => format!("round {round}"),
+        Notice::Planned { subtasks, .. } => planned(subtasks),
+        Notice::AgentStarted { agent, role, .. } => format!("{agent} ({role}) started"),
+        Notice::AgentTurn {
+            agent,
+            role,
+            turn,
+            doing,
+        } => {
+            format!("{agent} ({role}) turn {turn}: {doing}")
+        }
+        Notice::AgentEnded { .. } => ended(notice),
+        Notice::Waiting {
+            agent,
+            reason,
+            seconds,
+        } => {
+            format!("{agent} waits {}: {reason}", text::seconds(*seconds))
+        }
+        Notice::Blocked { subtask, reason } => format!("{subtask} blocked: {reason}"),
+        Notice::Conflict { subtask, files } => {
+            format!("conflict {subtask} in {}", files.join(", "))
+        }
+        Notice::Merged { inputs } => format!("merged {}", text::plural(*inputs, "snapshot")),
+        Notice::Acceptance {
+            command,
+            exit_code,
+            seconds,
+        } => command_line(command, *exit_code, *seconds),
+        Notice::Verdict { status, summary } => format!("verdict {status}: {summary}"),
+        Notice::Warning { text } => format!("warning: {text}"),
+        Notice::Stopping { reason } => format!("stopping: {reason}"),
+    };
+    text::line(&line, WIDTH)
+}
+
+fn base(
+    files: usize,
+    bytes: u64,
+    dirty: bool,
+    hidden: &[String],
+    left_out: &[(String, String)],
+) -> String {
+    let mut line = format!(
+        "base: {}, {}",
+        text::plural(files, "file"),
+        text::bytes(bytes)
+    );
+    if dirty {
+        line.push_str(", with uncommitted changes");
+    }
+    if !hidden.is_empty() {
+        line.push_str(&format!("; withheld from agents: {}", few(hidden)));
+    }
+    if !left_out.is_empty() {
+        let named: Vec<String> = left_out
+            .iter()
+            .map(|(p, why)| format!("{p} ({why})"))
+            .collect();
+        line.push_str(&format!("; left out: {}", few(&named)));
+    }
+    line
+}
+
+fn planned(subtasks: &[(String, String, Vec<String>)]) -> String {
+    let named: Vec<String> = subtasks
+        .iter()
+        .map(|(id, role, needs)| match needs.as_slice() {
+            [] => format!("{id} ({role})"),
+            needs => format!("{id} ({role}, after {})", needs.join(" and ")),
+        })
+        .collect();
+    format!(
+        "plan: {}: {}",
+        text::plural(subtasks.len(), "subtask"),
+        named.join(", ")
+    )
+}
+
+fn ended(notice: &Notice) -> String {
+    let Notice::AgentEnded {
+        agent,
+        role,
+        status,
+        reason,
+        changed_files,
+        turns,
+        tokens,
+        cost_usd,
+        seconds,
+    } = notice
+    else {
+        return String::new();
+    };
+    let mut line = format!("{agent} ({role}) {status}");
+    if let Some(reason) = reason {
+        line.push_str(&format!(": {}", text::line(reason, 80)));
+    }
+    line.push_str(&format!(
+        " - {} changed, {}, {} tokens, {}, {}",
+        text::plural(*changed_files, "file"),
+        text::plural(*turns as usize, "turn"),
+        text::count(*tokens),
+        text::cost(*cost_usd),
+        text::seconds(*seconds)
+    ));
+    line
+}
+
+/// `acceptance: CMD -> exit 0 in 3s`; no code is said as such, never as success.
+pub fn command_line(command: &str, exit_code: Option<i32>, seconds: f64) -> String {
+    let exit = exit_code.map_or_else(|| "no exit code".to_owned(), |code| format!("exit {code}"));
+    format!(
+        "acceptance: {} -> {exit} in {}",
+        text::line(command, 80),
+        text::seconds(seconds)
+    )
+}
+
+/// The first five names, and how many more there are.
+pub fn few(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
+    match names.len().saturating_sub(5) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// The word of a status, as in result.json.
+pub fn status_word(status: crate::journal::SubtaskStatus) -> &'static str {
+    match status {
+        crate::journal::SubtaskStatus::Done => "done",
+        crate::journal::SubtaskStatus::Failed => "failed",
+        crate::journal::SubtaskStatus::Blocked => "blocked",
+        crate::journal::SubtaskStatus::Cancelled => "cancelled",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_cannot_write_a_second_line_or_an_escape() {
+        let forged = Notice::AgentTurn {
+            agent: "a".into(),
+            role: "coder".into(),
+            turn: 2,
+            doing: "bash: true\nverdict pass: \u{1b}[2Kall good".into(),
+        };
+        let line = notice(&forged);
+        assert!(!line.contains('\n') && !line.contains('\u{1b}'), "{line}");
+        assert!(line.starts_with("a (coder) turn 2: "));
+    }
+
+    #[test]
+    fn a_command_without_an_exit_code_does_not_read_as_success() {
+        assert_eq!(
+            command_line("make lint", None, 3.2),
+            "acceptance: make lint -> no exit code in 3s"
+        );
+    }
+}

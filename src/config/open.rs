@@ -1,0 +1,54 @@
+//! What is configured, in the words of the rooms that use it: model servers and the engine.
+
+use std::collections::BTreeMap;
+
+use super::{Config, Provider, Wire};
+use crate::{model, sandbox};
+
+impl Config {
+    /// Model servers as the model room takes them.
+    pub fn model_providers(&self) -> BTreeMap<String, model::Provider> {
+        let named = |provider: &Provider| (provider.name.clone(), of_model(provider));
+        self.providers.values().map(named).collect()
+    }
+
+    /// How the sandbox room reaches the engine.
+    pub fn engine_options(&self) -> sandbox::Options {
+        let tls = self.docker.tls.as_ref().map(|tls| sandbox::Tls {
+            key: tls.key.clone(),
+            cert: tls.cert.clone(),
+            ca: tls.ca.clone(),
+        });
+        let candidates = self.docker.candidates.iter();
+        sandbox::Options {
+            host: self.docker.host.clone(),
+            candidates: candidates.map(|(address, _)| address.clone()).collect(),
+            tls,
+            state: self.state.clone(),
+            machine: self.machine.clone(),
+            proxies: self.docker.proxies.clone(),
+            ca_bundle: self.docker.ca_bundle.clone(),
+        }
+    }
+}
+
+fn of_model(provider: &Provider) -> model::Provider {
+    model::Provider {
+        name: provider.name.clone(),
+        kind: match provider.wire {
+            Wire::OpenAi => model::Wire::OpenAi,
+            Wire::Anthropic => model::Wire::Anthropic,
+        },
+        base_url: provider.base_url.clone(),
+        api_key: provider
+            .key
+            .as_ref()
+            .map(|key| model::Secret::new(key.expose())),
+        context_window: provider.context_window,
+        price: provider.price.map(|price| model::Price {
+            input: price.input,
+            cached_input: price.cached_input,
+            output: price.output,
+        }),
+    }
+}

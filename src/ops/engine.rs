@@ -1,0 +1,179 @@
+//! The container engine as an operator deals with it: who it is, its images, what dead runs left.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::error::Error;
+use super::lock::{Held, held};
+use crate::sandbox::{self, Docker};
+
+/// Baked images that are kept however old they are.
+const KEEP_IMAGES: usize = 8;
+
+/// A connected engine.
+#[derive(Clone)]
+pub struct Engine {
+    docker: Docker,
+}
+
+/// What an engine says of itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct About {
+    pub address: String,
+    pub version: String,
+    pub api: String,
+    pub cgroup: String,
+    pub storage: String,
+    pub arch: String,
+    pub runtimes: Vec<String>,
+}
+
+/// One of our images.
+#[derive(Clone, Debug, Serialize)]
+pub struct ImageLine {
+    pub name: String,
+    pub id: String,
+    pub bytes: u64,
+    pub in_use: bool,
+    /// For a baked image: the image it was made from.
+    pub made_for: Option<String>,
+}
+
+/// Whether a sweep removes or only looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Look,
+    Remove,
+}
+
+/// What a sweep removed or would remove, and what it left; each line says why.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Swept {
+    pub removed: Vec<String>,
+    pub left: Vec<String>,
+}
+
+impl Engine {
+    /// Finds the engine; a few seconds for each address at most.
+    pub async fn connect(options: &sandbox::Options) -> Result<Self, Error> {
+        let docker = sandbox::connect(options).await?;
+        Ok(Self { docker })
+    }
+
+    /// As a run takes it.
+    pub fn to_run(&self) -> Arc<dyn sandbox::Engine> {
+        Arc::new(self.docker.clone())
+    }
+
+    /// What it says of itself.
+    pub fn about(&self) -> About {
+        let info = self.docker.info();
+        About {
+            address: info.address.clone(),
+            version: info.version.clone(),
+            api: info.api.clone(),
+            cgroup: info.cgroup.clone(),
+            storage: info.storage.clone(),
+            arch: info.facts.arch.clone(),
+            runtimes: info.facts.runtimes.iter().cloned().collect(),
+        }
+    }
+
+    /// Our images, newest first.
+    pub async fn images(&self) -> Result<Vec<ImageLine>, Error> {
+        let rows = self.docker.images().await?;
+        let line = |row: sandbox::ImageRow| ImageLine {
+            name: row.name,
+            id: row.id,
+            bytes: row.size,
+            in_use: row.in_use,
+            made_for: row.baked_for,
+        };
+        Ok(rows.into_iter().map(line).collect())
+    }
+
+    /// Builds an image of ours, or makes sure that another one is there; its id.
+    pub async fn build(
+        &self,
+        name: &str,
+        bootstrap: Bootstrap,
+        progress: &(dyn Fn(&str) + Send + Sync),
+        cancel: &CancellationToken,
+    ) -> Result<String, Error> {
+        let spec = sandbox::ImageSpec {
+            image: name.to_owned(),
+            setup: Vec::new(),
+            setup_files: Vec::new(),
+            bootstrap: bootstrap == Bootstrap::Allowed,
+        };
+        let engine: &dyn sandbox::Engine = &self.docker;
+        let image = engine.prepare(&spec, &Said(progress), cancel).await?;
+        Ok(image.id)
+    }
+
+    /// Containers and networks of dead runs, and baked images past the newest few.
+    pub async fn sweep(&self, state: &Path, mode: Mode) -> Result<Swept, Error> {
+        let dead = |labels: &sandbox::Labels| {
+            crate::id::is_valid(&labels.run)
+                && held(&state.join("runs").join(&labels.run)) == Held::No
+        };
+        let (gone, left, images) = match mode {
+            Mode::Look => {
+                let found = self.docker.leftovers(&dead).await?;
+                (
+                    found.dead,
+                    found.left,
+                    self.docker.spare_images(KEEP_IMAGES).await?,
+                )
+            }
+            Mode::Remove => {
+                let swept = self.docker.sweep(&dead).await?;
+                (
+                    swept.removed,
+                    swept.left,
+                    self.docker.clean_images(KEEP_IMAGES).await?,
+                )
+            }
+        };
+        let mut removed: Vec<String> = gone.iter().map(line).collect();
+        removed.extend(images.iter().map(|image| format!("image {}", image.name)));
+        Ok(Swept {
+            removed,
+            left: left.iter().map(line).collect(),
+        })
+    }
+}
+
+/// Whether a missing base may be made from Debian's packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bootstrap {
+    Allowed,
+    Refused,
+}
+
+/// A closure as the sandbox room's listener.
+struct Said<'a>(&'a (dyn Fn(&str) + Send + Sync));
+
+impl sandbox::Progress for Said<'_> {
+    fn say(&self, line: &str) {
+        (self.0)(line);
+    }
+}
+
+fn line(item: &sandbox::Leftover) -> String {
+    let kind = match item.kind {
+        sandbox::LeftoverKind::Container => "container",
+        sandbox::LeftoverKind::Network => "network",
+    };
+    let id = item.id.get(..12).unwrap_or(&item.id);
+    match &item.labels {
+        Some(labels) => format!(
+            "{kind} {id} of run {} ({}): {}",
+            labels.run, labels.subtask, item.reason
+        ),
+        None => format!("{kind} {id}: {}", item.reason),
+    }
+}
