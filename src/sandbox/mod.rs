@@ -7,6 +7,7 @@
 
 mod link;
 pub mod memory;
+mod memory_shell;
 pub mod remote;
 mod remote_tree;
 pub mod toolbox;
