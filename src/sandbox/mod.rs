@@ -6,6 +6,7 @@
 //! Never: a model, a git command, a fall-back to the host.
 
 mod link;
+mod link_call;
 pub mod memory;
 mod memory_shell;
 pub mod remote;
