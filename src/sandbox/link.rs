@@ -19,9 +19,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::codec::{Decoder, FramedRead};
 use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
-use wharf_toolbox::wire::{CREDIT, Fault, Frame, Kind, MAX_DATA, VERSION};
+use wharf_toolbox::wire::{Fault, Frame, Kind, MAX_DATA, VERSION};
 
 use super::Error;
+use super::link_call::Call;
 
 /// Extends the toolbox's lease.
 const PING: Duration = Duration::from_secs(5);
@@ -40,7 +41,7 @@ pub(super) struct Link {
 }
 
 /// What calls tell the hub.
-enum Word {
+pub(super) enum Word {
     Open(Frame, UnboundedSender<Event>),
     Send(Frame),
     Forget(u32),
@@ -49,21 +50,10 @@ enum Word {
 }
 
 /// What the hub tells a call.
-enum Event {
+pub(super) enum Event {
     Data(Bytes),
     Credit(u32),
     Close(Reply),
-}
-
-/// One call; when it is dropped before its reply, the toolbox is told to end it.
-pub(super) struct Call {
-    channel: u32,
-    words: UnboundedSender<Word>,
-    events: UnboundedReceiver<Event>,
-    reason: Arc<OnceLock<String>>,
-    credit: usize,
-    body: BytesMut,
-    reply: Option<Reply>,
 }
 
 struct Frames;
@@ -138,7 +128,7 @@ where
 
 type Ended = Pin<Box<dyn Future<Output = String> + Send>>;
 
-fn broken(reason: impl std::fmt::Display) -> Error {
+pub(super) fn broken(reason: impl std::fmt::Display) -> Error {
     Error::Broken {
         reason: reason.to_string(),
     }
@@ -327,15 +317,12 @@ impl Link {
         if self.words.send(Word::Open(frame, sender)).is_err() {
             return Err(self.why());
         }
-        Ok(Call {
+        Ok(Call::new(
             channel,
-            words: self.words.clone(),
+            self.words.clone(),
             events,
-            reason: self.reason.clone(),
-            credit: CREDIT as usize,
-            body: BytesMut::new(),
-            reply: None,
-        })
+            self.reason.clone(),
+        ))
     }
 
     /// Makes every call fail from now on; the error to give.
@@ -351,85 +338,5 @@ impl Link {
 
     fn why(&self) -> Error {
         broken(self.reason.get().map_or("it is closed", String::as_str))
-    }
-}
-
-impl Call {
-    /// Sends bytes of the request as credit allows; stops early when the reply is there.
-    pub(super) async fn send(&mut self, mut bytes: Bytes) -> Result<(), Error> {
-        while !bytes.is_empty() && self.reply.is_none() {
-            let part = bytes.len().min(MAX_DATA);
-            while self.credit < part && self.reply.is_none() {
-                self.hear().await?;
-            }
-            if self.reply.is_none() {
-                self.credit -= part;
-                self.say(Frame::data(self.channel, bytes.split_to(part).to_vec()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Says that the request is whole.
-    pub(super) fn finish(&self) {
-        self.say(Frame {
-            kind: Kind::Close,
-            channel: self.channel,
-            body: Vec::new(),
-        });
-    }
-
-    /// Asks the toolbox to end the call; its reply still comes.
-    pub(super) fn cancel(&self) {
-        if let Ok(frame) = Frame::json(Kind::Signal, self.channel, &Signal::Cancel) {
-            self.say(frame);
-        }
-    }
-
-    /// Waits for the reply; the data before it may be at most `limit` bytes.
-    pub(super) async fn reply(&mut self, limit: usize) -> Result<(Reply, Bytes), Error> {
-        loop {
-            if let Some(reply) = self.reply.clone() {
-                return Ok((reply, self.body.split().freeze()));
-            }
-            if self.body.len() > limit {
-                let reason = "the toolbox sent more than was asked for".to_owned();
-                let _ = self.words.send(Word::Break(reason.clone()));
-                return Err(broken(reason));
-            }
-            self.hear().await?;
-        }
-    }
-
-    async fn hear(&mut self) -> Result<(), Error> {
-        match self.events.recv().await {
-            Some(Event::Data(bytes)) => {
-                self.body.extend_from_slice(&bytes);
-                let amount = u32::try_from(bytes.len()).unwrap_or(0);
-                self.say(Frame::credit(self.channel, amount));
-            }
-            Some(Event::Credit(amount)) => self.credit += amount as usize,
-            Some(Event::Close(reply)) => self.reply = Some(reply),
-            None => {
-                return Err(broken(
-                    self.reason.get().map_or("it is closed", String::as_str),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// A hub that is gone shows itself at the next `hear`.
-    fn say(&self, frame: Frame) {
-        let _ = self.words.send(Word::Send(frame));
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        if self.reply.is_none() {
-            self.cancel();
-            let _ = self.words.send(Word::Forget(self.channel));
-        }
     }
 }

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
-use super::link::{Call, Link, connect};
+use super::link::{Link, connect};
+use super::link_call::Call;
 use super::remote_tree::{self, changes};
 use super::{
     Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,

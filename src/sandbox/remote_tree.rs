@@ -10,7 +10,7 @@ use wharf_toolbox::message::Reply;
 use wharf_toolbox::record::{self, Header, Kind, Manifest, plain};
 use wharf_toolbox::wire::{Fault, MAX_DATA};
 
-use super::link::Call;
+use super::link_call::Call;
 use super::{Changes, Entry, Error, Mode, Put, Tree};
 
 /// Time for a tree on top of a call's own: a second a MiB, a second a thousand files.

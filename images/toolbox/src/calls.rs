@@ -11,8 +11,8 @@ use crate::bell::lock;
 use crate::files::Files;
 use crate::git;
 use crate::link::{Cancelled, Channel};
+use crate::records::Stop;
 use crate::run::{Asked, Shell};
-use crate::tree::Stop;
 
 /// Threads for calls that run beside a command.
 const BESIDE: usize = 3;

@@ -18,6 +18,7 @@ mod link;
 mod oom;
 mod output;
 mod reaper;
+mod records;
 mod run;
 mod spool;
 mod surroundings;

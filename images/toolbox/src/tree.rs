@@ -11,10 +11,10 @@ use rustix::fs::{AtFlags, Mode as Permissions, fstat, statat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use wharf_toolbox::record::{Header, Kind, Manifest, Mode, plain};
-use wharf_toolbox::wire::Fault;
 
 use crate::beneath::{self, Missing};
-use crate::link::{Cancelled, Channel};
+use crate::link::Channel;
+use crate::records::{Body, Stop};
 use crate::walk::{Found, Known, Stamp, Tree, walk};
 
 /// A larger file is not carried.
@@ -33,26 +33,6 @@ pub struct Workspace {
 /// What is known of a file now, and its content if that differs.
 type Seen = (Known, Option<Vec<u8>>);
 
-/// Why an upload or a scan did not come to its end.
-pub enum Stop {
-    /// Wharf does not want it any more.
-    Cancelled,
-    /// The disk, or records that are none.
-    Failed(String),
-}
-
-impl From<Cancelled> for Stop {
-    fn from(_: Cancelled) -> Stop {
-        Stop::Cancelled
-    }
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Stop {
-        Stop::Failed(fault.to_string())
-    }
-}
-
 impl Workspace {
     /// The workspace in a folder that exists.
     pub fn open(root: &Path) -> rustix::io::Result<Workspace> {
@@ -66,11 +46,7 @@ impl Workspace {
 
     /// Takes a tree and answers the hash of what then lies on disk.
     pub fn upload(&mut self, channel: &Channel) -> Result<String, Stop> {
-        let mut body = Body {
-            channel,
-            buffer: Vec::new(),
-            at: 0,
-        };
+        let mut body = Body::new(channel);
         let mut manifest = Manifest::default();
         let mut tree = Tree::new();
         while let Some(header) = body.header()? {
@@ -376,59 +352,4 @@ fn failed(verb: &str, header: &Header, error: Errno) -> Stop {
 
 fn lossy(path: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(path))
-}
-
-/// The records of an upload as they come in.
-struct Body<'a> {
-    channel: &'a Channel,
-    buffer: Vec<u8>,
-    at: usize,
-}
-
-impl Body<'_> {
-    fn header(&mut self) -> Result<Option<Header>, Stop> {
-        loop {
-            if let Some((header, used)) = Header::decode(&self.buffer[self.at..])? {
-                self.at += used;
-                return Ok(Some(header));
-            }
-            if !self.more()? {
-                let cut = self.at < self.buffer.len();
-                return if cut {
-                    Err(Stop::Failed("upload cut".into()))
-                } else {
-                    Ok(None)
-                };
-            }
-        }
-    }
-
-    fn content(
-        &mut self,
-        size: u64,
-        put: &mut dyn FnMut(&[u8]) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
-        let mut left = size;
-        while left > 0 {
-            let here = self.buffer.len() - self.at;
-            let part = usize::try_from(left).map_or(here, |left| here.min(left));
-            put(&self.buffer[self.at..self.at + part])?;
-            self.at += part;
-            left -= part as u64;
-            if left > 0 && !self.more()? {
-                return Err(Stop::Failed("upload cut".into()));
-            }
-        }
-        Ok(())
-    }
-
-    fn more(&mut self) -> Result<bool, Stop> {
-        let Some(bytes) = self.channel.read()? else {
-            return Ok(false);
-        };
-        self.buffer.drain(..self.at);
-        self.at = 0;
-        self.buffer.extend_from_slice(&bytes);
-        Ok(true)
-    }
 }

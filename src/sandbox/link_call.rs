@@ -1,0 +1,121 @@
+//! The channel of one call: what it sends as credit allows, and what it hears until its reply.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use wharf_toolbox::message::{Reply, Signal};
+use wharf_toolbox::wire::{CREDIT, Frame, Kind, MAX_DATA};
+
+use super::Error;
+use super::link::{Event, Word, broken};
+
+/// One call; when it is dropped before its reply, the toolbox is told to end it.
+pub(super) struct Call {
+    channel: u32,
+    words: UnboundedSender<Word>,
+    events: UnboundedReceiver<Event>,
+    reason: Arc<OnceLock<String>>,
+    credit: usize,
+    body: BytesMut,
+    reply: Option<Reply>,
+}
+
+impl Call {
+    /// A call whose opening is on its way.
+    pub(super) fn new(
+        channel: u32,
+        words: UnboundedSender<Word>,
+        events: UnboundedReceiver<Event>,
+        reason: Arc<OnceLock<String>>,
+    ) -> Call {
+        let (credit, body) = (CREDIT as usize, BytesMut::new());
+        Call {
+            channel,
+            words,
+            events,
+            reason,
+            credit,
+            body,
+            reply: None,
+        }
+    }
+
+    /// Sends bytes of the request as credit allows; stops early when the reply is there.
+    pub(super) async fn send(&mut self, mut bytes: Bytes) -> Result<(), Error> {
+        while !bytes.is_empty() && self.reply.is_none() {
+            let part = bytes.len().min(MAX_DATA);
+            while self.credit < part && self.reply.is_none() {
+                self.hear().await?;
+            }
+            if self.reply.is_none() {
+                self.credit -= part;
+                self.say(Frame::data(self.channel, bytes.split_to(part).to_vec()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that the request is whole.
+    pub(super) fn finish(&self) {
+        self.say(Frame {
+            kind: Kind::Close,
+            channel: self.channel,
+            body: Vec::new(),
+        });
+    }
+
+    /// Asks the toolbox to end the call; its reply still comes.
+    pub(super) fn cancel(&self) {
+        if let Ok(frame) = Frame::json(Kind::Signal, self.channel, &Signal::Cancel) {
+            self.say(frame);
+        }
+    }
+
+    /// Waits for the reply; the data before it may be at most `limit` bytes.
+    pub(super) async fn reply(&mut self, limit: usize) -> Result<(Reply, Bytes), Error> {
+        loop {
+            if let Some(reply) = self.reply.clone() {
+                return Ok((reply, self.body.split().freeze()));
+            }
+            if self.body.len() > limit {
+                let reason = "the toolbox sent more than was asked for".to_owned();
+                let _ = self.words.send(Word::Break(reason.clone()));
+                return Err(broken(reason));
+            }
+            self.hear().await?;
+        }
+    }
+
+    async fn hear(&mut self) -> Result<(), Error> {
+        match self.events.recv().await {
+            Some(Event::Data(bytes)) => {
+                self.body.extend_from_slice(&bytes);
+                let amount = u32::try_from(bytes.len()).unwrap_or(0);
+                self.say(Frame::credit(self.channel, amount));
+            }
+            Some(Event::Credit(amount)) => self.credit += amount as usize,
+            Some(Event::Close(reply)) => self.reply = Some(reply),
+            None => {
+                return Err(broken(
+                    self.reason.get().map_or("it is closed", String::as_str),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A hub that is gone shows itself at the next `hear`.
+    fn say(&self, frame: Frame) {
+        let _ = self.words.send(Word::Send(frame));
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.reply.is_none() {
+            self.cancel();
+            let _ = self.words.send(Word::Forget(self.channel));
+        }
+    }
+}
