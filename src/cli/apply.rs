@@ -2,10 +2,9 @@
 
 use super::fault::Fault;
 use super::find::Found;
-use super::{diff, find, out, state, text};
-use crate::journal::{self, Event};
+use super::{find, out, state, text};
 use crate::run::Status;
-use crate::workspace::{Applied, Force, Store};
+use crate::workspace::{Applied, Force};
 
 /// Put a run's result into the directory it worked on
 ///
@@ -76,9 +75,8 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     }
 }
 
-/// Merges base → result into the directory that the run's first record names.
+/// Applies a run that passed; another one only by force.
 async fn apply(found: &Found, force: Force) -> Result<Applied, Fault> {
-    let lines = journal::read(&found.journal())?.lines;
     let passed = found
         .result()
         .is_some_and(|summary| summary.status == Status::Passed);
@@ -90,16 +88,5 @@ async fn apply(found: &Found, force: Force) -> Result<Applied, Fault> {
             )),
         );
     }
-    let directory = lines.iter().find_map(|line| match &line.event {
-        Event::RunStarted(start) => Some(std::path::PathBuf::from(&start.workspace)),
-        _ => None,
-    });
-    let directory =
-        directory.ok_or_else(|| Fault::usage(format!("run {} names no directory", found.id)))?;
-    let (base, result) = diff::whole(found, &lines)?;
-    let store = Store::open(found.dir.join("store.git")).map_err(diff::fault)?;
-    store
-        .apply(&directory, &base, &result, force)
-        .await
-        .map_err(diff::fault)
+    Ok(crate::run::apply(&found.dir, force).await?)
 }

@@ -8,7 +8,7 @@ use super::order;
 use super::out::{self, Form};
 use super::result;
 use super::signals::Signals;
-use crate::run::{self, Order, Stopper, Summary};
+use crate::run::{self, Stopper, Summary};
 
 /// Run a task: plan it, work it in containers, merge, verify, deliver
 ///
@@ -149,7 +149,7 @@ pub struct Done {
 async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Fault> {
     let order = order::ready(order::place(args)?, teller, stop).await?;
     let (plan, tracer) = (order.plan.clone(), order.tracer.clone());
-    let summary = launch(order).await;
+    let summary = run::start(order).await;
     tracer.flush(order::FLUSH_LIMIT).await;
     if let Some(warning) = tracer.warning() {
         teller.text(&format!("warning: {warning}"));
@@ -160,17 +160,6 @@ async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Faul
         false => None,
     };
     Ok(Done { summary, plan_text })
-}
-
-/// The one door into the run room.
-async fn launch(order: Order) -> Result<Summary, run::Error> {
-    drop(order);
-    Err(run::Error::Start {
-        code: 3,
-        kind: "bug",
-        message: "this build has no scheduler".to_owned(),
-        hint: String::new(),
-    })
 }
 
 fn print(args: &Args, done: &Done) -> Result<(), Fault> {

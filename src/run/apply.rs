@@ -5,23 +5,20 @@ use std::path::Path;
 use super::Error;
 use crate::id::CommitId;
 use crate::journal::{self, Event, State, Writer};
-use crate::workspace::{Applied, Base, Force, Patch, Store};
-
-/// Bytes of a patch that is shown.
-const MAX_PATCH: usize = 256 << 20;
+use crate::workspace::{Applied, Base, Force, Store};
 
 /// A finished run as its directory holds it.
-pub struct Finished {
-    pub state: State,
-    pub base: Base,
+struct Finished {
+    state: State,
+    base: Base,
     /// What merged, a commit of the run's store.
-    pub merged: CommitId,
-    pub store: Store,
+    merged: CommitId,
+    store: Store,
 }
 
 impl Finished {
-    /// Opens a run's store. Refused while the run has taken no base snapshot.
-    pub async fn open(dir: &Path) -> Result<Self, Error> {
+    /// Refused while the run has taken no base snapshot.
+    async fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("journal.jsonl");
         let state = State::of(&journal::read(&path)?.lines);
         let nothing = |what: &str| Error::Start {
@@ -51,43 +48,6 @@ impl Finished {
             base,
             merged,
             store,
-        })
-    }
-
-    /// The changes of the whole run, or of one subtask against what it started from, as a patch.
-    pub async fn patch(&self, subtask: Option<&str>) -> Result<Patch, Error> {
-        let (from, to) = match subtask {
-            None => (self.base.commit.clone(), self.merged.clone()),
-            Some(id) => self.sides(id)?,
-        };
-        let patch = self.store.patch(&from, &to, MAX_PATCH).await;
-        patch.map_err(|source| Error::Workspace { source })
-    }
-
-    fn sides(&self, id: &str) -> Result<(CommitId, CommitId), Error> {
-        let mut agents = self
-            .state
-            .agents
-            .iter()
-            .rev()
-            .filter(|(agent, _)| agent.subtask.as_str() == id);
-        let found = agents.next().and_then(|(_, agent)| {
-            let start = agent.start.clone()?;
-            Some((start.clone(), agent.snapshot.clone().unwrap_or(start)))
-        });
-        found.ok_or_else(|| {
-            let known: Vec<&str> = self
-                .state
-                .agents
-                .keys()
-                .map(|a| a.subtask.as_str())
-                .collect();
-            Error::Start {
-                code: 2,
-                kind: "subtask",
-                message: format!("the run has no agent `{id}`"),
-                hint: format!("it has: {}", known.join(", ")),
-            }
         })
     }
 }

@@ -36,7 +36,7 @@ mod verify;
 mod words;
 mod worker;
 
-pub use apply::{Finished, apply};
+pub use apply::apply;
 pub use board::{Board, Notice, Row, Totals, Watch};
 pub use result::of as result_of;
 pub use start::{is_dead, start};

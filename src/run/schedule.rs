@@ -107,7 +107,7 @@ impl Schedule {
             let lost = self.needs[id].iter().find(|need| {
                 matches!(
                     self.places.get(*need),
-                    Some(Place::Failed | Place::Blocked { .. } | Place::Cancelled) | None
+                    Some(Place::Failed | Place::Blocked { .. }) | None
                 )
             });
             if let Some(by) = lost.cloned() {
