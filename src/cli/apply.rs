@@ -3,8 +3,9 @@
 use super::fault::Fault;
 use super::find::Found;
 use super::{find, out, state, text};
+use crate::config::Flags;
 use crate::run::Status;
-use crate::workspace::{Applied, Force};
+use crate::workspace::{Applied, Force, Git};
 
 /// Put a run's result into the directory it worked on
 ///
@@ -25,14 +26,14 @@ pub struct Args {
 
 /// Applies the result; a refusal is exit 1.
 pub async fn act(args: &Args) -> Result<i32, Fault> {
-    let state = state::directory()?;
-    let found = find::one(&state, &args.run)?;
+    let config = state::settings(&Flags::default())?;
+    let found = find::one(&config.state, &args.run)?;
     let force = if args.force {
         Force::Overwrite
     } else {
         Force::No
     };
-    let applied = apply(&found, force).await?;
+    let applied = apply(config.git(), &found, force).await?;
     if args.json {
         out::json(&match &applied {
             Applied::Done { paths } => serde_json::json!({"applied": true, "paths": paths}),
@@ -76,7 +77,7 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
 }
 
 /// Applies a run that passed; another one only by force.
-async fn apply(found: &Found, force: Force) -> Result<Applied, Fault> {
+async fn apply(git: Git, found: &Found, force: Force) -> Result<Applied, Fault> {
     let passed = found
         .result()
         .is_some_and(|summary| summary.status == Status::Passed);
@@ -88,5 +89,5 @@ async fn apply(found: &Found, force: Force) -> Result<Applied, Fault> {
             )),
         );
     }
-    Ok(crate::run::apply(&found.dir, force).await?)
+    Ok(crate::run::apply(git, &found.dir, force).await?)
 }

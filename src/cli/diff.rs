@@ -3,6 +3,7 @@
 use super::fault::Fault;
 use super::find::Found;
 use super::{find, out, state, text};
+use crate::config::Flags;
 use crate::id::CommitId;
 use crate::journal::{self, Event, Line};
 use crate::workspace::Store;
@@ -22,13 +23,14 @@ pub struct Args {
 
 /// Prints the patch.
 pub async fn act(args: &Args) -> Result<i32, Fault> {
-    let found = find::one(&state::directory()?, &args.run)?;
+    let config = state::settings(&Flags::default())?;
+    let found = find::one(&config.state, &args.run)?;
     let lines = journal::read(&found.journal())?.lines;
     let (from, to) = match &args.subtask {
         None => whole(&found, &lines)?,
         Some(id) => one(&found, &lines, id)?,
     };
-    let store = Store::open(found.dir.join("store.git")).map_err(fault)?;
+    let store = Store::open(config.git(), found.dir.join("store.git")).map_err(fault)?;
     let patch = store.patch(&from, &to, LIMIT).await.map_err(fault)?;
     if patch.cut {
         return Err(

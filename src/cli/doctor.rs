@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::{order, out, plan_file, result, state, text};
 use crate::config::{Config, Flags};
 use crate::ops::{self, Check, State};
-use crate::workspace::Version;
+use crate::workspace::{Git, Version};
 
 /// Check everything a run needs; each failing line says what to do next
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     };
     let mut config = state::settings(&flags)?;
     let mut checks = engine(&config).await;
-    checks.push(git().await);
+    checks.push(git(&config.git()).await);
     checks.push(ops::state_directory(&config.state));
     checks.push(ops::disk(&config.state));
     checks.extend(plan_and_model(&mut config));
@@ -59,9 +59,9 @@ async fn engine(config: &Config) -> Vec<Check> {
 }
 
 /// Only the workspace room starts git; it says which one it finds.
-async fn git() -> Check {
+async fn git(git: &Git) -> Check {
     let next = "install git 2.38 or newer";
-    match crate::workspace::version().await {
+    match git.version().await {
         Ok(version) => {
             let found = format!("version {}.{}", version.major, version.minor);
             if version >= Version::NEEDED {

@@ -203,6 +203,7 @@ impl Config {
             verify: self.verify,
             plan_only: self.plan_only,
             bootstrap: self.bootstrap,
+            git: self.git(),
         }
     }
 

@@ -1,15 +1,22 @@
 //! What is configured, in the words of the rooms that use it: model servers and the engine.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use super::{Config, Provider, Wire};
-use crate::{model, sandbox};
+use crate::{model, sandbox, workspace};
 
 impl Config {
     /// Model servers as the model room takes them.
     pub fn model_providers(&self) -> BTreeMap<String, model::Provider> {
         let named = |provider: &Provider| (provider.name.clone(), of_model(provider));
         self.providers.values().map(named).collect()
+    }
+
+    /// The git program of the operator's search path.
+    pub fn git(&self) -> workspace::Git {
+        let search = self.env.path("PATH").map(PathBuf::into_os_string);
+        workspace::Git::at(search.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
     }
 
     /// How the sandbox room reaches the engine.

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Error;
 use crate::id::CommitId;
 use crate::journal::{self, Event, State, Writer};
-use crate::workspace::{Applied, Base, Force, Store};
+use crate::workspace::{Applied, Base, Force, Git, Store};
 
 /// A finished run as its directory holds it.
 struct Finished {
@@ -18,7 +18,7 @@ struct Finished {
 
 impl Finished {
     /// Refused while the run has taken no base snapshot.
-    async fn open(dir: &Path) -> Result<Self, Error> {
+    async fn open(git: Git, dir: &Path) -> Result<Self, Error> {
         let path = dir.join("journal.jsonl");
         let state = State::of(&journal::read(&path)?.lines);
         let nothing = |what: &str| Error::Start {
@@ -41,8 +41,8 @@ impl Finished {
                 .last()
                 .map_or_else(|| base.commit.clone(), |(_, commit)| commit.clone()),
         };
-        let store =
-            Store::open(dir.join("store.git")).map_err(|source| Error::Workspace { source })?;
+        let store = Store::open(git, dir.join("store.git"))
+            .map_err(|source| Error::Workspace { source })?;
         Ok(Self {
             state,
             base,
@@ -53,8 +53,8 @@ impl Finished {
 }
 
 /// Applies a run's result to the directory it was started on, by three-way merge against what is there now.
-pub async fn apply(dir: &Path, force: Force) -> Result<Applied, Error> {
-    let run = Finished::open(dir).await?;
+pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Applied, Error> {
+    let run = Finished::open(git, dir).await?;
     let Some((_, started)) = &run.state.started else {
         return Err(Error::Start {
             code: 2,

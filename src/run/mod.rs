@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::id::RunId;
-use crate::{model, plan, sandbox, trace};
+use crate::{model, plan, sandbox, trace, workspace};
 
 /// Everything a run is started with.
 pub struct Order {
@@ -82,6 +82,8 @@ pub struct Options {
     /// Stop after the plan is accepted.
     pub plan_only: bool,
     pub bootstrap: bool,
+    /// The git program that the run's store and the operator's repository are used with.
+    pub git: workspace::Git,
 }
 
 /// Where the result goes.

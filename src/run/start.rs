@@ -117,7 +117,7 @@ struct Based {
 }
 
 async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
-    let store = Store::create(&dir.join("store.git"))
+    let store = Store::create(order.options.git.clone(), dir.join("store.git"))
         .await
         .map_err(base_failed)?;
     let source = Source {

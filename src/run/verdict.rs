@@ -143,9 +143,10 @@ pub(super) fn paths(arguments: &Value) -> Vec<String> {
 
 fn words(evidence: &str) -> impl Iterator<Item = &str> {
     let apart = |c: char| c.is_whitespace() || ",;()[]".contains(c);
+    let quote = |c: char| "`'\"".contains(c);
     evidence
         .split(apart)
-        .map(|word| word.trim_matches(|c: char| "`'\".:".contains(c)))
+        .map(move |word| word.trim_end_matches(['.', ':']).trim_matches(quote))
 }
 
 /// `path:line` or `path:line-line` as path and first line.

@@ -18,7 +18,7 @@ mod layer;
 mod link;
 mod link_call;
 pub mod memory;
-mod memory_shell;
+
 mod network;
 mod open;
 mod profile;

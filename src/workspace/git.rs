@@ -91,31 +91,21 @@ impl Version {
     }
 }
 
-/// The version of the git found on PATH; an error when there is none or it cannot be read.
-pub async fn version() -> Result<Version, Error> {
-    let git = Git::on_path();
-    let call = Call::new("version", Path::new("/"));
-    let answer = git.ask(call, b"").await?;
-    let text = String::from_utf8_lossy(&answer);
-    Version::parse(&text).ok_or_else(|| unreadable("version", &text))
-}
-
 impl Git {
-    /// The git that the operator's PATH names.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the child's environment is emptied, and PATH is the one thing it must keep to find git and git's own parts"
-    )]
-    pub fn on_path() -> Self {
-        Self::at(std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
-    }
-
-    /// The git found in the given search path.
+    /// The git found in a search path of the form of PATH, which git's own parts keep.
     pub fn at(search: impl Into<OsString>) -> Self {
         Self {
             search: search.into(),
             started: Arc::default(),
         }
+    }
+
+    /// Its version; an error when there is none in the search path or it cannot be read.
+    pub async fn version(&self) -> Result<Version, Error> {
+        let call = Call::new("version", Path::new("/"));
+        let answer = self.ask(call, b"").await?;
+        let text = String::from_utf8_lossy(&answer);
+        Version::parse(&text).ok_or_else(|| unreadable("version", &text))
     }
 
     /// How many processes were started so far.
@@ -378,7 +368,7 @@ mod tests {
 
     #[tokio::test]
     async fn failure_is_an_error_and_never_an_empty_answer() {
-        let git = Git::on_path();
+        let git = Git::at("/usr/local/bin:/usr/bin:/bin");
         let call = Call::bare("ls-tree", Path::new("/")).args(["-r", "HEAD"]);
         let error = git.ask(call, b"").await.unwrap_err();
         assert!(matches!(error, Error::Git { code: 128, .. }), "{error}");

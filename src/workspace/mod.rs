@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use self::apply::Force;
 pub use self::deliver::Delivered;
 pub use self::differences::Patch;
-pub use self::git::{Git, Version, version};
+pub use self::git::{Git, Version};
 pub use self::globs::Globs;
 pub use self::merge::Folded;
 pub use self::path::{check as check_path, display};

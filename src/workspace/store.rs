@@ -22,12 +22,7 @@ pub struct Store {
 
 impl Store {
     /// Makes the store at a path that does not exist yet; parents are made as needed.
-    pub async fn create(dir: impl Into<PathBuf>) -> Result<Self, Error> {
-        Self::create_with(Git::on_path(), dir).await
-    }
-
-    /// Like `create`, with the git to use.
-    pub async fn create_with(git: Git, dir: impl Into<PathBuf>) -> Result<Self, Error> {
+    pub async fn create(git: Git, dir: impl Into<PathBuf>) -> Result<Self, Error> {
         let dir = dir.into();
         let io = |operation| {
             let path = dir.clone();
@@ -42,15 +37,11 @@ impl Store {
         git.ask(init, b"").await?;
         std::fs::create_dir_all(dir.join("info")).map_err(io("make the store"))?;
         std::fs::write(dir.join("info/attributes"), ATTRIBUTES).map_err(io("set up the store"))?;
-        Self::open_with(git, dir)
+        Self::open(git, dir)
     }
 
     /// Opens a store made earlier.
-    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
-        Self::open_with(Git::on_path(), dir)
-    }
-
-    fn open_with(git: Git, dir: impl Into<PathBuf>) -> Result<Self, Error> {
+    pub fn open(git: Git, dir: impl Into<PathBuf>) -> Result<Self, Error> {
         let dir = dir.into();
         let dir = std::fs::canonicalize(&dir).map_err(|source| Error::Io {
             operation: "open the store",

@@ -66,6 +66,7 @@ impl World {
             verify: true,
             plan_only: false,
             bootstrap: false,
+            git: wharf::workspace::Git::at(env!("PATH")),
         };
         Self {
             _dir: dir,

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use bytes::Bytes;
 use wharf::id::CommitId;
-use wharf::workspace::{Base, Edit, Mode, Source, Store};
+use wharf::workspace::{Base, Edit, Git, Mode, Source, Store};
 
 /// File names that break what is not careful.
 pub const NAMES: &[&[u8]] = &[
@@ -34,6 +34,11 @@ pub const NAMES: &[&[u8]] = &[
     b"{a,b}*[x]?",
 ];
 
+/// The git that the machine's search path names.
+pub fn operators_git() -> Git {
+    Git::at(env!("PATH"))
+}
+
 pub struct World {
     /// Removed at the end of the test.
     pub dir: tempfile::TempDir,
@@ -43,7 +48,7 @@ pub struct World {
 impl World {
     pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::create(dir.path().join("state/store.git"))
+        let store = Store::create(operators_git(), dir.path().join("state/store.git"))
             .await
             .unwrap();
         Self { dir, store }

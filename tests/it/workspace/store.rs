@@ -208,10 +208,10 @@ async fn a_patch_applies_and_a_cut_one_says_so() {
 async fn a_store_opens_again_and_what_is_none_does_not() {
     let world = World::new().await;
     let base = world.files(&[("a", "1\n")]).await;
-    let again = Store::open(world.store.dir()).unwrap();
+    let again = Store::open(operators_git(), world.store.dir()).unwrap();
     assert_eq!(again.files(&base).await.unwrap().len(), 1);
     assert_eq!(again.blob(&base, b"none").await.unwrap(), None);
-    assert!(Store::open(world.path("nothing")).is_err());
+    assert!(Store::open(operators_git(), world.path("nothing")).is_err());
     std::fs::remove_dir_all(world.store.dir().join("objects")).unwrap();
     assert!(again.files(&base).await.is_err());
 }

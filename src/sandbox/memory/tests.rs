@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::sandbox::{Contents, Entry, Labels, Network};
 

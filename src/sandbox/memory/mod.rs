@@ -3,8 +3,15 @@
 //! The shell knows `true`, `false`, `exit N`, `echo TEXT`, `cat F`, `rm F`, `sleep N` (in tokio's
 //! time), `test -f F`, `grep -q TEXT F`, `> F` and `>> F` after `echo`, joined by `&&`, `;` and line
 //! ends; anything else is exit code 127.
+//!
+//! Owns: the files of each sandbox and their last scan.
+//! Takes: a tree.
+//! Gives: the `Engine` and `Sandbox` traits, and faults on demand.
+//! Never: a process.
 
-use std::collections::BTreeMap;
+mod shell;
+mod state;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,10 +23,11 @@ use tokio_util::sync::CancellationToken;
 use wharf_toolbox::pattern::{Glob, regex, search, shown};
 use wharf_toolbox::record::plain;
 
-use super::memory_shell::{Files, Shell};
+use self::shell::{Files, Shell};
+use self::state::State;
 use super::{
     Answer, Changes, Command, Engine, Error, Exit, Facts, Finished, Image, ImageSpec, Listing,
-    Mode, ProcessAction, Progress, Put, Read, Sandbox, Search, Spec, Stream, Tree,
+    Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
 };
 
 /// An engine whose sandboxes are maps.
@@ -36,15 +44,6 @@ pub struct Held {
     state: Mutex<State>,
     calls: AtomicU32,
     break_after: Option<u32>,
-}
-
-#[derive(Default)]
-struct State {
-    files: Files,
-    /// As the last scan left it.
-    scanned: Files,
-    background: BTreeMap<u32, Finished>,
-    closed: bool,
 }
 
 impl Engine for Memory {
@@ -343,59 +342,5 @@ impl Sandbox for Held {
     }
 }
 
-impl State {
-    fn is_folder(&self, path: &[u8]) -> bool {
-        let inside = [path, b"/"].concat();
-        self.files
-            .range(inside.clone()..)
-            .next()
-            .is_some_and(|(path, _)| path.starts_with(&inside))
-    }
-
-    fn content(&self, path: &[u8], named: &str) -> Answer<Bytes> {
-        match self.files.get(path) {
-            Some((Mode::Link, _)) => Err(format!("{named}: a link")),
-            Some((_, content)) => Ok(content.clone()),
-            None if self.is_folder(path) => Err(format!("{named}: is a directory")),
-            None => Err(format!("{named}: no such file")),
-        }
-    }
-
-    fn write(&mut self, path: Vec<u8>, named: &str, content: Bytes) -> Answer<()> {
-        if self.is_folder(&path) {
-            return Err(format!("{named}: is a directory"));
-        }
-        let mode = match self.files.get(&path) {
-            Some((Mode::Link, _)) => return Err(format!("{named}: a link")),
-            Some((mode, _)) => *mode,
-            None => Mode::File,
-        };
-        self.files.insert(path, (mode, content));
-        Ok(())
-    }
-
-    fn scan(&mut self) -> Changes {
-        let mut changes = Changes::default();
-        for (path, file) in &self.files {
-            if self.scanned.get(path) != Some(file) {
-                let (mode, content) = file.clone();
-                changes.puts.push(Put {
-                    path: path.clone(),
-                    mode,
-                    content,
-                });
-            }
-        }
-        let gone = self
-            .scanned
-            .keys()
-            .filter(|path| !self.files.contains_key(*path));
-        changes.deletes = gone.cloned().collect();
-        self.scanned = self.files.clone();
-        changes
-    }
-}
-
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Mode;
-use super::memory::relative;
+use super::{Mode, relative};
 
 /// Files by path.
 pub(super) type Files = BTreeMap<Vec<u8>, (Mode, Bytes)>;
