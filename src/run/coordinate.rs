@@ -50,7 +50,8 @@ impl Drive {
             limit: self.shared.plan.run.subtasks,
             roles: self.shared.plan.roles.clone(),
         };
-        let first = first::coordinator(self, &role, &image).await?;
+        let start = self.standing(&self.merged.clone()).await?;
+        let first = first::coordinator(self, &role, &image, &start);
         let job = Job {
             who: Agent {
                 round: self.round,
@@ -60,7 +61,7 @@ impl Drive {
             kind: AgentKind::Coordinator,
             role,
             image,
-            start: self.merged.clone(),
+            start,
             first,
             accept: Accept::Plan(Box::new(check.clone())),
             parent: span.clone(),

@@ -13,12 +13,12 @@ use super::accept::Accept;
 use super::ask;
 use super::board::Notice;
 use super::shared::Shared;
-use super::trees::{self, Taken};
+use super::trees::{self, Standing, Taken};
 use crate::agent::{Checkpoint, Stop, Turn};
 use crate::id::CommitId;
 use crate::journal::{Agent, Event};
 use crate::model::{Model, Reply, Request};
-use crate::sandbox::{self, Sandbox, Spec};
+use crate::sandbox::{self, Sandbox, Spec, Tree};
 use crate::trace::Span;
 
 /// How often one agent's sandbox is reopened after it broke.
@@ -51,14 +51,14 @@ impl Desk {
         shared: Arc<Shared>,
         who: Agent,
         spec: Spec,
-        start: CommitId,
+        start: &Standing,
         models: Vec<Arc<dyn Model>>,
         accept: Accept,
     ) -> Result<Self, Stop> {
-        let sandbox = open(&shared, &who, &spec, &start).await?;
+        let sandbox = open(&shared, &who, &spec, &start.tree).await?;
         let now = watch::Sender::new(Now {
             sandbox,
-            snapshot: start,
+            snapshot: start.commit.clone(),
             left_out: Vec::new(),
             results: BTreeSet::new(),
         });
@@ -160,7 +160,11 @@ impl Desk {
             "{}: {reason}; reopened at its last snapshot",
             self.who.subtask
         ));
-        let sandbox = open(&self.shared, &self.who, &self.spec, &self.snapshot()).await?;
+        let tree = trees::tree(&self.shared.store, &self.snapshot()).await;
+        let tree = tree.map_err(|error| Stop::Environment {
+            reason: error.to_string(),
+        })?;
+        let sandbox = open(&self.shared, &self.who, &self.spec, &tree).await?;
         self.now.send_modify(|now| now.sandbox = sandbox);
         Ok(format!(
             "The sandbox broke ({reason}) and was replaced by a fresh one that holds your files as they \
@@ -249,24 +253,15 @@ impl Checkpoint for Desk {
     }
 }
 
-/// Opens a sandbox at a commit and journals it.
+/// Opens a sandbox at a tree and journals it.
 pub(super) async fn open(
     shared: &Shared,
     who: &Agent,
     spec: &Spec,
-    start: &CommitId,
+    tree: &Tree,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
-    let tree = if *start == shared.base.commit {
-        shared.base_tree.clone()
-    } else {
-        trees::tree(&shared.store, start)
-            .await
-            .map_err(|error| Stop::Environment {
-                reason: error.to_string(),
-            })?
-    };
     let since = tokio::time::Instant::now();
-    let opened = shared.engine.open(spec, &tree, &shared.stop.cancel).await;
+    let opened = shared.engine.open(spec, tree, &shared.stop.cancel).await;
     let sandbox = opened.map_err(stop_of)?;
     shared.journal.note(Event::SandboxOpened {
         agent: who.clone(),

@@ -1,6 +1,6 @@
 //! The run from its first round to its last: plan, execute, verify, decide.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -13,6 +13,7 @@ use super::schedule::Schedule;
 use super::shared::Shared;
 use super::status::Facts;
 use super::summary::{Verdict, VerdictStatus};
+use super::trees::Standing;
 use super::worker::End;
 use crate::id::{CommitId, RoleName, SubtaskId};
 use crate::journal::Event;
@@ -20,6 +21,9 @@ use crate::plan::{self, Dag, Kind, Role, Subtask};
 use crate::sandbox::{Image, ImageSpec};
 use crate::trace::Span;
 use crate::workspace::Conflict;
+
+/// Lists of files that are kept.
+const STANDING: usize = 8;
 
 /// The one owner of a run's changing state.
 pub(super) struct Drive {
@@ -31,6 +35,8 @@ pub(super) struct Drive {
     pub conflicts: BTreeMap<SubtaskId, ConflictNode>,
     pub running: JoinSet<End>,
     pub images: HashMap<ImageSpec, Image>,
+    /// The commits that agents last started from, newest first; a few, for they may be large.
+    pub standing: VecDeque<Arc<Standing>>,
     /// The base, then what each round merged.
     pub merged: CommitId,
     pub round: u32,
@@ -88,6 +94,7 @@ impl Drive {
             conflicts: BTreeMap::new(),
             running: JoinSet::new(),
             images: HashMap::new(),
+            standing: VecDeque::new(),
             merged,
             round: 0,
             facts,
@@ -171,6 +178,18 @@ impl Drive {
     /// A role by name; the DAG's check has made sure of it.
     pub fn role(&self, name: &RoleName) -> Option<&Role> {
         self.shared.plan.roles.get(name)
+    }
+
+    /// A commit as agents start from it; read once for all that start there.
+    pub async fn standing(&mut self, commit: &CommitId) -> Result<Arc<Standing>, Error> {
+        if let Some(known) = self.standing.iter().find(|known| known.commit == *commit) {
+            return Ok(known.clone());
+        }
+        let read = Standing::of(&self.shared.store, commit).await;
+        let read = Arc::new(read.map_err(|source| Error::Workspace { source })?);
+        self.standing.truncate(STANDING - 1);
+        self.standing.push_front(read.clone());
+        Ok(read)
     }
 
     /// The ready image of a role's sandbox.

@@ -31,7 +31,8 @@ impl Drive {
                     return Ok(());
                 }
                 // Nothing runs and nothing could be started: only a stop leads here.
-                return self.end_waiting().await;
+                self.end_waiting();
+                return Ok(());
             }
             let cancel = self.shared.stop.cancel.clone();
             tokio::select! {
@@ -69,25 +70,21 @@ impl Drive {
                 }
             }
         }
-        self.end_waiting().await
+        self.end_waiting();
+        Ok(())
     }
 
-    async fn end_waiting(&mut self) -> Result<(), Error> {
+    fn end_waiting(&mut self) {
         for id in self.schedule.cancel_waiting() {
-            self.end_node(
-                &id,
-                SubtaskStatus::Cancelled,
-                Some("the run was stopped".to_owned()),
-            )
-            .await?;
+            let reason = "the run was stopped".to_owned();
+            self.end_node(&id, SubtaskStatus::Cancelled, Some(reason));
         }
-        Ok(())
     }
 
     /// Starts what may start. Gives the merge of all that is done once every node ended and merged.
     async fn start_ready(&mut self) -> Result<Option<CommitId>, Error> {
         if self.stopped() {
-            self.end_waiting().await?;
+            self.end_waiting();
             return Ok(None);
         }
         for id in self.schedule.ready() {
@@ -102,7 +99,7 @@ impl Drive {
                     self.start_merger(conflict_id, *conflict).await?
                 }
                 Folded::Waiting => {}
-                Folded::Lost(by) => self.block_by_conflict(&id, by).await?,
+                Folded::Lost(by) => self.block_by_conflict(&id, by),
             }
             if self.halted {
                 return Ok(None);
@@ -182,18 +179,19 @@ impl Drive {
     async fn start_worker(&mut self, id: &SubtaskId, start: CommitId) -> Result<(), Error> {
         let subtask = self.nodes[id].subtask.clone();
         let Some(role) = self.role(&subtask.role).cloned() else {
-            return self
-                .refuse(id, format!("there is no role `{}`", subtask.role))
-                .await;
+            self.refuse(id, format!("there is no role `{}`", subtask.role));
+            return Ok(());
         };
         let image = match self.image(&role.sandbox).await {
             Ok(image) => image,
             Err(reason) => {
                 self.halt(reason.clone());
-                return self.refuse(id, reason).await;
+                self.refuse(id, reason);
+                return Ok(());
             }
         };
-        let first = first::worker(self, &subtask, &role, &image, &start).await?;
+        let start = self.standing(&start).await?;
+        let first = first::worker(self, &subtask, &role, &image, &start);
         self.schedule.set(id, Place::Running);
         let needs = subtask
             .needs
@@ -219,11 +217,8 @@ impl Drive {
     }
 
     async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<(), Error> {
-        let files: Vec<String> = conflict
-            .files
-            .iter()
-            .map(|f| super::words::path(&f.path))
-            .collect();
+        let files = conflict.files.iter();
+        let files: Vec<String> = files.map(|f| super::words::path(&f.path)).collect();
         self.shared.tell(&Notice::Conflict {
             subtask: id.to_string(),
             files: files.clone(),
@@ -244,15 +239,18 @@ impl Drive {
         self.conflicts.insert(id.clone(), node);
         let name = RoleName::new("merger");
         let Some(role) = self.role(&name).cloned() else {
-            return self
-                .lose(&id, "the plan has no role `merger`".to_owned())
-                .await;
+            self.lose(&id, "the plan has no role `merger`".to_owned());
+            return Ok(());
         };
         let image = match self.image(&role.sandbox).await {
             Ok(image) => image,
-            Err(reason) => return self.lose(&id, reason).await,
+            Err(reason) => {
+                self.lose(&id, reason);
+                return Ok(());
+            }
         };
-        let first = first::merger(self, &conflict, &role, &image).await?;
+        let start = self.standing(&conflict.start).await?;
+        let first = first::merger(self, &conflict, &role, &image, &start);
         let sides = self.nodes.values().filter_map(|node| node.done.as_ref());
         let sides = sides.filter(|done| {
             self.merges.holds(&conflict.ours, &done.snapshot)
@@ -268,7 +266,7 @@ impl Drive {
             kind: AgentKind::Merger,
             role,
             image,
-            start: conflict.start.clone(),
+            start,
             first,
             accept: Accept::merge(conflict),
             parent: self.shared.span.clone(),
@@ -281,22 +279,14 @@ impl Drive {
         self.running.spawn(worker::work(self.shared.clone(), job));
     }
 
-    async fn block_by_conflict(&mut self, id: &SubtaskId, by: SubtaskId) -> Result<(), Error> {
+    fn block_by_conflict(&mut self, id: &SubtaskId, by: SubtaskId) {
         let reason = format!("what it needs could not be merged: {by} was not resolved");
         self.shared.tell(&Notice::Blocked {
             subtask: id.to_string(),
             reason: reason.clone(),
         });
-        self.journal_end(
-            id,
-            SubtaskStatus::Blocked,
-            Some(reason.clone()),
-            None,
-            Vec::new(),
-        )
-        .await?;
-        self.set_place(id, Place::Blocked { by }, Some(reason))
-            .await
+        self.end_node(id, SubtaskStatus::Blocked, Some(reason.clone()));
+        self.set_place(id, Place::Blocked { by }, Some(reason));
     }
 
     fn show_totals(&self) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Error;
 use super::drive::Drive;
+use super::trees::Standing;
 use super::words;
 use crate::agent::first::{First, Merging, Planning, Ran, Side, Verifying, Work, message};
 use crate::id::{CommitId, SubtaskId};
@@ -16,30 +17,26 @@ use crate::workspace::{Conflict, DifferenceStatus};
 const DIFF: usize = 200_000;
 
 /// A worker's first message: its brief, then the reports of what it needs.
-pub(super) async fn worker(
+pub(super) fn worker(
     drive: &Drive,
     subtask: &Subtask,
     role: &Role,
     image: &Image,
-    start: &CommitId,
-) -> Result<String, Error> {
+    start: &Standing,
+) -> String {
     let work = Work::Subtask {
         brief: subtask.brief.clone(),
     };
-    let mut first = common(drive, work, role, image, start).await?;
+    let mut first = common(drive, work, role, image, start);
     first.reports = reports(drive, &subtask.needs);
     if subtask.needs.is_empty() && drive.round > 1 {
         first.reports = reports(drive, &drive.schedule.done());
     }
-    Ok(message(&first))
+    message(&first)
 }
 
 /// A coordinator's first message: the task, and in a later round what failed so far.
-pub(super) async fn coordinator(
-    drive: &Drive,
-    role: &Role,
-    image: &Image,
-) -> Result<String, Error> {
+pub(super) fn coordinator(drive: &Drive, role: &Role, image: &Image, start: &Standing) -> String {
     let roles = drive
         .shared
         .plan
@@ -56,7 +53,7 @@ pub(super) async fn coordinator(
         round: drive.round,
         facts: facts(drive),
     });
-    let mut first = common(drive, work, role, image, &drive.merged).await?;
+    let mut first = common(drive, work, role, image, start);
     first.reports = reports(drive, &drive.schedule.done());
     if !drive.criteria.is_empty() {
         let list: Vec<String> = drive.criteria.iter().map(|c| format!("- {c}")).collect();
@@ -64,16 +61,17 @@ pub(super) async fn coordinator(
             .extra
             .push(("Criteria that stand already".to_owned(), list.join("\n")));
     }
-    Ok(message(&first))
+    message(&first)
 }
 
 /// A merger's first message: the word conflict, every side's brief and text.
-pub(super) async fn merger(
+pub(super) fn merger(
     drive: &Drive,
     conflict: &Conflict,
     role: &Role,
     image: &Image,
-) -> Result<String, Error> {
+    start: &Standing,
+) -> String {
     let text = |bytes: &Option<bytes::Bytes>| {
         bytes
             .as_ref()
@@ -108,14 +106,14 @@ pub(super) async fn merger(
             side(&conflict.theirs, &conflict.ours, theirs),
         ],
     });
-    let mut first = common(drive, work, role, image, &conflict.start).await?;
+    let mut first = common(drive, work, role, image, start);
     for (file, path) in files {
         let before = text(&file.base).unwrap_or_else(|| "There was no such file.".to_owned());
         first
             .extra
             .push((format!("{path} before both sides"), before));
     }
-    Ok(message(&first))
+    message(&first)
 }
 
 /// A verifier's first message: task, criteria, the change, what the commands gave.
@@ -123,6 +121,7 @@ pub(super) async fn verifier(
     drive: &Drive,
     image: &Image,
     role: &Role,
+    start: &Standing,
     asked: &[String],
     commands: &[CommandRun],
     protected: &[String],
@@ -160,7 +159,7 @@ pub(super) async fn verifier(
         commands: ran.collect(),
         protected: protected.to_vec(),
     });
-    let mut first = common(drive, work, role, image, &drive.merged).await?;
+    let mut first = common(drive, work, role, image, start);
     let resolved = drive.conflicts.iter().filter_map(|(id, node)| {
         let report = words::report(node.report.as_ref()?);
         let files: Vec<String> = node
@@ -181,25 +180,17 @@ pub(super) async fn verifier(
     Ok(message(&first))
 }
 
-async fn common(
-    drive: &Drive,
-    work: Work,
-    role: &Role,
-    image: &Image,
-    start: &CommitId,
-) -> Result<First, Error> {
+fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standing) -> First {
     let shared = &drive.shared;
-    let source = |source| Error::Workspace { source };
-    let files = shared.store.files(start).await.map_err(source)?;
-    let agents_md = shared
-        .store
-        .blob(start, b"AGENTS.md")
-        .await
-        .map_err(source)?;
-    Ok(First {
+    First {
         work,
         reports: Vec::new(),
-        tree: files.iter().map(|f| words::path(&f.path)).collect(),
+        tree: start
+            .tree
+            .entries
+            .keys()
+            .map(|path| words::path(path))
+            .collect(),
         image: format!("{} {}", image.name, image.describes)
             .trim()
             .to_owned(),
@@ -212,9 +203,9 @@ async fn common(
             .iter()
             .map(|c| c.run.clone())
             .collect(),
-        agents_md: agents_md.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        agents_md: start.agents_md.clone(),
         extra: Vec::new(),
-    })
+    }
 }
 
 fn limits(role: &Role) -> String {

@@ -13,7 +13,7 @@ use super::pot::Pot;
 use super::{Models, Options, Stopper};
 use crate::id::RunId;
 use crate::journal::{Event, Writer};
-use crate::sandbox::{self, Tree};
+use crate::sandbox;
 use crate::workspace::{Base, Store};
 use crate::{model, plan, trace};
 
@@ -27,7 +27,6 @@ pub(super) struct Shared {
     pub options: Options,
     pub store: Store,
     pub base: Base,
-    pub base_tree: Tree,
     /// Paths of the base that exist, for protection; paths withheld from agents.
     pub base_paths: Arc<BTreeSet<String>>,
     pub hidden: BTreeSet<String>,

@@ -180,7 +180,6 @@ fn share(
         options: order.options,
         store: based.store,
         base: based.base,
-        base_tree: based.tree,
         journal,
         engine: order.engine,
         models: order.models,

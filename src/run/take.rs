@@ -55,14 +55,14 @@ impl Drive {
                 Some("the run was stopped".to_owned()),
             ),
         };
-        self.journal_end(&id, status, reason.clone(), Some(end.snapshot), changed)
-            .await?;
+        self.journal_end(&id, status, reason.clone(), Some(end.snapshot), changed);
         let place = match status {
             SubtaskStatus::Done => Place::Done,
             SubtaskStatus::Cancelled => Place::Cancelled,
             SubtaskStatus::Failed | SubtaskStatus::Blocked => Place::Failed,
         };
-        self.set_place(&id, place, reason).await
+        self.set_place(&id, place, reason);
+        Ok(())
     }
 
     async fn take_merger(&mut self, end: End) -> Result<(), Error> {
@@ -81,46 +81,34 @@ impl Drive {
                 if let Some(node) = self.conflicts.get_mut(&id) {
                     node.report = Some(report);
                 }
-                self.journal_end(&id, SubtaskStatus::Done, None, Some(end.snapshot), changed)
-                    .await
+                self.journal_end(&id, SubtaskStatus::Done, None, Some(end.snapshot), changed);
             }
-            ends::End::Failed(reason) => self.lose(&id, reason).await,
-            ends::End::Cancelled => self.lose(&id, "the run was stopped".to_owned()).await,
+            ends::End::Failed(reason) => self.lose(&id, reason),
+            ends::End::Cancelled => self.lose(&id, "the run was stopped".to_owned()),
         }
+        Ok(())
     }
 
-    pub async fn lose(&mut self, id: &SubtaskId, reason: String) -> Result<(), Error> {
+    pub fn lose(&mut self, id: &SubtaskId, reason: String) {
         self.merges.lose(id);
         if let Some(node) = self.conflicts.get_mut(id) {
             node.lost = Some(reason.clone());
         }
         self.fail(format!("{id} was not resolved: {reason}"));
-        self.journal_end(id, SubtaskStatus::Failed, Some(reason), None, Vec::new())
-            .await
+        self.journal_end(id, SubtaskStatus::Failed, Some(reason), None, Vec::new());
     }
 
-    pub async fn refuse(&mut self, id: &SubtaskId, reason: String) -> Result<(), Error> {
-        self.end_node(id, SubtaskStatus::Failed, Some(reason.clone()))
-            .await?;
-        self.set_place(id, Place::Failed, Some(reason)).await
+    pub fn refuse(&mut self, id: &SubtaskId, reason: String) {
+        self.end_node(id, SubtaskStatus::Failed, Some(reason.clone()));
+        self.set_place(id, Place::Failed, Some(reason));
     }
 
-    pub async fn end_node(
-        &mut self,
-        id: &SubtaskId,
-        status: SubtaskStatus,
-        reason: Option<String>,
-    ) -> Result<(), Error> {
-        self.journal_end(id, status, reason, None, Vec::new()).await
+    pub fn end_node(&mut self, id: &SubtaskId, status: SubtaskStatus, reason: Option<String>) {
+        self.journal_end(id, status, reason, None, Vec::new());
     }
 
     /// Moves a node and ends what is blocked by that.
-    pub async fn set_place(
-        &mut self,
-        id: &SubtaskId,
-        place: Place,
-        reason: Option<String>,
-    ) -> Result<(), Error> {
+    pub fn set_place(&mut self, id: &SubtaskId, place: Place, reason: Option<String>) {
         if matches!(place, Place::Failed) {
             let reason = reason.unwrap_or_default();
             self.fail(format!("{id} failed: {reason}"));
@@ -137,20 +125,18 @@ impl Drive {
                 subtask: blocked.to_string(),
                 reason: reason.clone(),
             });
-            self.end_node(&blocked, SubtaskStatus::Blocked, Some(reason))
-                .await?;
+            self.end_node(&blocked, SubtaskStatus::Blocked, Some(reason));
         }
-        Ok(())
     }
 
-    pub async fn journal_end(
+    pub fn journal_end(
         &self,
         id: &SubtaskId,
         status: SubtaskStatus,
         reason: Option<String>,
         snapshot: Option<CommitId>,
         changed_files: Vec<String>,
-    ) -> Result<(), Error> {
+    ) {
         let round = self.nodes.get(id).map_or(self.round, |node| node.round);
         let event = Event::SubtaskEnded {
             id: id.clone(),
@@ -160,8 +146,8 @@ impl Drive {
             snapshot,
             changed_files,
         };
-        self.shared.journal.append(event).await?;
-        Ok(())
+        // It follows from the agent's own end, which is on disk; whatever is built on it is written after it.
+        self.shared.journal.note(event);
     }
 
     /// What an agent's stop says of the whole run.

@@ -10,6 +10,31 @@ use crate::id::{BlobId, CommitId};
 use crate::sandbox::{self, Changes, Entry, Tree};
 use crate::workspace::{self, Edit, Store};
 
+/// A commit as agents start from it.
+pub(super) struct Standing {
+    pub commit: CommitId,
+    pub tree: Tree,
+    /// AGENTS.md at the top, where there is one.
+    pub agents_md: Option<String>,
+}
+
+impl Standing {
+    /// Reads a commit's list of files; their bytes stay in the store.
+    pub async fn of(store: &Store, commit: &CommitId) -> Result<Self, workspace::Error> {
+        const AGENTS_MD: &[u8] = b"AGENTS.md";
+        let tree = tree(store, commit).await?;
+        let agents_md = match tree.entries.contains_key(AGENTS_MD) {
+            true => store.blob(commit, AGENTS_MD).await?,
+            false => None,
+        };
+        Ok(Self {
+            commit: commit.clone(),
+            tree,
+            agents_md: agents_md.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        })
+    }
+}
+
 /// The tree of a commit; its bytes stay in the store until they are asked for.
 pub(super) async fn tree(store: &Store, commit: &CommitId) -> Result<Tree, workspace::Error> {
     let files = store.files(commit).await?;

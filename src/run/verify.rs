@@ -125,7 +125,9 @@ impl Drive {
         let plan = self.shared.plan.sandbox.clone();
         let image = self.image(&plan).await?;
         let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str());
-        let opened = desk::open(&self.shared, who, &spec, &self.merged).await;
+        let standing = self.standing(&self.merged.clone()).await;
+        let standing = standing.map_err(|error| error.to_string())?;
+        let opened = desk::open(&self.shared, who, &spec, &standing.tree).await;
         opened.map_err(|stop| stop.to_string())
     }
 
@@ -176,7 +178,9 @@ impl Drive {
         };
         let asked = self.asked();
         let witness = Arc::new(Witness::new(&self.shared.store, &self.merged));
-        let first = first::verifier(self, &image, &role, &asked, commands, protected).await?;
+        let start = self.standing(&self.merged.clone()).await?;
+        let first =
+            first::verifier(self, &image, &role, &start, &asked, commands, protected).await?;
         let end = self
             .alone(Job {
                 who: Agent {
@@ -187,7 +191,7 @@ impl Drive {
                 kind: AgentKind::Verifier,
                 role,
                 image,
-                start: self.merged.clone(),
+                start,
                 first,
                 accept: Accept::verdict(asked.clone(), witness.clone()),
                 parent: self.shared.span.clone(),

@@ -10,10 +10,11 @@ use super::board::{Notice, Row};
 use super::desk::Desk;
 use super::settings;
 use super::shared::Shared;
+use super::trees::Standing;
 use crate::agent::{self, Assignment, Outcome, Stop};
 use crate::id::CommitId;
 use crate::journal::{Agent, AgentEnd, AgentKind, Event};
-use crate::model::Key;
+use crate::model::{Key, Model};
 use crate::sandbox::Image;
 use crate::trace::{AgentStart, Span};
 use crate::{plan, tools};
@@ -24,7 +25,7 @@ pub(super) struct Job {
     pub kind: AgentKind,
     pub role: plan::Role,
     pub image: Image,
-    pub start: CommitId,
+    pub start: Arc<Standing>,
     pub first: String,
     pub accept: Accept,
     pub parent: Span,
@@ -48,7 +49,7 @@ pub(super) struct End {
 
 /// Runs the agent; never fails: what went wrong is in the outcome.
 pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
-    let (who, kind, start) = (job.who.clone(), job.kind, job.start.clone());
+    let (who, kind, start) = (job.who.clone(), job.kind, job.start.commit.clone());
     let span = open_span(&shared, &job);
     let since = Instant::now();
     announce(&shared, &job).await;
@@ -93,11 +94,7 @@ async fn at_desk(
     span: Span,
 ) -> Result<(Outcome, CommitId, Vec<(String, String)>), Stop> {
     let models = shared.models_of(&job.role).to_vec();
-    let window = job
-        .role
-        .context_window
-        .or_else(|| models.iter().map(|m| m.about().context_window).min())
-        .unwrap_or(128_000);
+    let window = window(&job.role, &models);
     let ending = match job.kind {
         AgentKind::Coordinator => tools::Ending::Plan,
         AgentKind::Worker | AgentKind::Merger => tools::Ending::Report,
@@ -115,7 +112,15 @@ async fn at_desk(
         job.who.subtask.as_str(),
     );
     let (start, accept) = (job.start.clone(), job.accept);
-    let desk = Desk::open(shared.clone(), job.who.clone(), spec, start, models, accept).await?;
+    let desk = Desk::open(
+        shared.clone(),
+        job.who.clone(),
+        spec,
+        &start,
+        models,
+        accept,
+    )
+    .await?;
     let assignment = Assignment {
         system: job.role.prompt.clone(),
         first: job.first,
@@ -145,6 +150,12 @@ async fn at_desk(
     }
     desk.close().await;
     Ok((outcome, desk.snapshot(), desk.left_out()))
+}
+
+/// Tokens a request and its reply may hold: the plan's word, else what every model of the role can take.
+fn window(role: &plan::Role, models: &[Arc<dyn Model>]) -> u64 {
+    let known = models.iter().map(|m| m.about().context_window).min();
+    role.context_window.or(known).unwrap_or(128_000)
 }
 
 fn open_span(shared: &Shared, job: &Job) -> Span {
@@ -193,7 +204,7 @@ async fn announce(shared: &Shared, job: &Job) {
         agent: job.who.clone(),
         kind: job.kind,
         model: models.first().map(|m| m.about().name).unwrap_or_default(),
-        start: job.start.clone(),
+        start: job.start.commit.clone(),
     });
 }
 

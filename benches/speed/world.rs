@@ -1,0 +1,93 @@
+//! What the measurements share: an engine, an image, an empty tree, medians.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use wharf::sandbox::{
+    self, Contents, Docker, Engine, Image, ImageSpec, Labels, Network, Progress, Spec, Tree,
+};
+
+struct Quiet;
+
+impl Progress for Quiet {
+    fn say(&self, _: &str) {}
+}
+
+struct Nothing;
+
+impl Contents for Nothing {
+    fn read(&self, _: Vec<String>) -> BoxStream<'static, std::io::Result<Bytes>> {
+        stream::empty().boxed()
+    }
+}
+
+/// The engine of this machine and the image `wharf/base`, ready.
+pub async fn engine() -> (Docker, Image) {
+    let options = sandbox::Options {
+        state: "/tmp/wharf-bench".into(),
+        machine: "bench".to_owned(),
+        ..sandbox::Options::default()
+    };
+    let docker = sandbox::connect(&options)
+        .await
+        .expect("the bench needs a container engine");
+    let spec = ImageSpec {
+        image: "wharf/base".to_owned(),
+        setup: Vec::new(),
+        setup_files: Vec::new(),
+        bootstrap: true,
+    };
+    let image = docker
+        .prepare(&spec, &Quiet, &CancellationToken::new())
+        .await
+        .unwrap();
+    (docker, image)
+}
+
+/// A sandbox as a plan's defaults have it.
+pub fn spec(image: Image) -> Spec {
+    Spec {
+        image,
+        env: BTreeMap::new(),
+        cpus: 2.0,
+        memory: 2 << 30,
+        pids: 256,
+        disk: 4 << 30,
+        network: Network::None,
+        runtime: None,
+        labels: Labels {
+            machine: "bench".to_owned(),
+            state: "/tmp/wharf-bench".to_owned(),
+            run: "bench".to_owned(),
+            subtask: "bench".to_owned(),
+        },
+    }
+}
+
+pub fn empty() -> Tree {
+    Tree {
+        entries: BTreeMap::new(),
+        contents: Arc::new(Nothing),
+    }
+}
+
+/// Median and 95th percentile in milliseconds.
+pub fn summary(mut times: Vec<Duration>) -> Value {
+    times.sort();
+    let at = |share: f64| {
+        let index = ((times.len() - 1) as f64 * share).round() as usize;
+        (times[index].as_secs_f64() * 1e6).round() / 1e3
+    };
+    json!({"median": at(0.5), "p95": at(0.95), "rounds": times.len()})
+}
+
+/// How many times `a`'s median is `b`'s.
+pub fn ratio(a: &Value, b: &Value) -> Value {
+    let of = |v: &Value| v["median"].as_f64().unwrap_or(f64::NAN);
+    json!((of(a) / of(b) * 1e3).round() / 1e3)
+}
