@@ -79,6 +79,7 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Or
     }
     let models = models(&config, &file.plan)?;
     let engine = state::engine(&config).await?;
+    bury(&engine, &config, teller).await;
     let tracer = trace::Tracer::open(&config.trace).unwrap_or_else(|error| {
         teller.text(&format!("warning: {error}"));
         trace::Tracer::unsent(&config.trace)
@@ -95,6 +96,16 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Or
         watch: Arc::new(teller.clone()),
         stop: stop.clone(),
     })
+}
+
+/// Removes what dead runs left. It must not keep a new run from starting, so a failure is only told.
+async fn bury(engine: &ops::Engine, config: &Config, teller: &Teller) {
+    match engine.bury(&config.state).await {
+        Ok(gone) => gone
+            .iter()
+            .for_each(|line| teller.text(&format!("removed {line}"))),
+        Err(error) => teller.text(&format!("warning: {error}")),
+    }
 }
 
 /// The plan that `--plan-only` ended with, its subtasks fixed, as a plan file's text.
