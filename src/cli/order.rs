@@ -116,15 +116,23 @@ pub fn plan_text(plan: &Plan, summary: &Summary) -> Result<Option<String>, Fault
         .into_iter()
         .rev()
         .find_map(|line| match line.event {
-            Event::PlanAccepted { subtasks, .. } => Some(subtasks),
+            Event::PlanAccepted {
+                subtasks, criteria, ..
+            } => Some((subtasks, criteria)),
             _ => None,
         });
-    let Some(subtasks) = accepted else {
+    let Some((subtasks, criteria)) = accepted else {
         return Ok(None);
     };
     let subtasks: Vec<_> = subtasks.into_iter().map(plan::planned).collect();
     let mut plan = plan.clone();
     plan.task = Some(summary.task.clone());
+    // A fixed DAG has no coordinator to say again how one would know that the task is done.
+    for criterion in criteria {
+        if !plan.acceptance.criteria.contains(&criterion) {
+            plan.acceptance.criteria.push(criterion);
+        }
+    }
     let text = plan
         .to_yaml(&subtasks)
         .map_err(|error| Fault::new(3, "bug", error.to_string()))?;
