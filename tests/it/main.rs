@@ -46,6 +46,7 @@ mod runs;
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone
 mod stops; // signals, kills, and what dead runs leave
+mod traces; // what a tracing backend sees of them
 
 // What a tracing backend sees.
 mod spans;

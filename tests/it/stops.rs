@@ -41,7 +41,7 @@ fn sleeper(ask: &Ask) -> Answer {
     }
 }
 
-fn send(child: &Child, signal: Signal) {
+pub fn send(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.id().expect("it runs")).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
@@ -65,7 +65,7 @@ async fn asleep(operator: &Operator, server: &FakeModel, stdin: Stdio, count: us
 }
 
 /// In how many containers of the operator's `sleep 600` runs.
-async fn sleeping(engine: &bollard::Docker, operator: &Operator) -> usize {
+pub async fn sleeping(engine: &bollard::Docker, operator: &Operator) -> usize {
     let mut count = 0;
     for container in containers(engine, operator).await {
         let id = container.id.unwrap_or_default();
@@ -257,6 +257,31 @@ async fn silent(plan: &str, more: &[&str], role: Role, signal: Signal, code: i32
     send(&child, signal);
     let said = finish(child).await;
     says_interrupted(&operator, &said, code);
+    none_left(&operator).await;
+}
+
+/// The set-up of an image takes longer than any test; its container goes with the run.
+#[tokio::test]
+async fn a_run_that_prepares_its_image_hears_a_signal() {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    put(&operator.work().join("keep.txt"), "keep\n");
+    let server = FakeModel::start(sleeper).await;
+    let plan = format!("{TWO}sandbox: {{setup: [\"sleep 600\"]}}\n");
+    let plan = operator.beside("plan.yaml", &plan);
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    let engine = engine();
+    until(LIMIT, "the set-up runs", async || {
+        sleeping(&engine, &operator).await == 1
+    })
+    .await;
+    send(&child, Signal::INT);
+    let said = finish(child).await;
+    says_interrupted(&operator, &said, 130);
+    assert!(server.requests().is_empty());
     none_left(&operator).await;
 }
 
