@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::drive::Drive;
 use super::worker::{self, End, Job};
-use super::{Error, STOP_LIMIT, words};
+use super::{Error, STOP_LIMIT};
 
 impl Drive {
     /// Runs one agent; None when it was dropped because it did not stop in time or ended by a fault of ours.
@@ -16,9 +16,7 @@ impl Drive {
             ended = self.running.join_next() => ended,
             () = cancel.cancelled() => self.stop_alone().await,
             () = sleep_until(deadline) => {
-                let limit = words::duration(self.shared.plan.run.time);
-                self.facts.limited = Some(format!("{limit} of time"));
-                cancel.cancel();
+                self.out_of_time();
                 self.stop_alone().await
             }
         };

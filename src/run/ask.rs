@@ -27,8 +27,10 @@ pub(super) async fn ask(
         hint: String::new(),
     };
     for (n, model) in models.iter().enumerate() {
-        if let Some((reason, hint)) = shared.hopeless.borrow().clone() {
-            return Err(Stop::Model { reason, hint });
+        let known = shared.hopeless.borrow().get(&model.about().name).cloned();
+        if let Some((reason, hint)) = known {
+            last = Stop::Model { reason, hint };
+            continue;
         }
         let call = Call {
             shared,
@@ -53,13 +55,6 @@ pub(super) async fn ask(
                 last = stop;
             }
         }
-    }
-    if let Stop::Model { reason, hint } = &last {
-        shared.hopeless.send_if_modified(|known| {
-            let new = known.is_none();
-            known.get_or_insert_with(|| (reason.clone(), hint.clone()));
-            new
-        });
     }
     Err(last)
 }
@@ -113,11 +108,23 @@ impl Call<'_> {
                 retry_seconds: wait.map(|w| w.as_secs_f64()),
             });
             let Some(wait) = wait else {
-                return Err(stop_of(&error));
+                return Err(self.give_up(&error));
             };
             self.wait(&error, wait).await?;
             attempt += 1;
         }
+    }
+
+    /// A fault that every other agent would meet too is remembered: nobody asks this model again.
+    fn give_up(&self, error: &model::Error) -> Stop {
+        let stop = stop_of(error);
+        if let (true, Stop::Model { reason, hint }) = (spoils(error), &stop) {
+            let (name, why) = (self.about.name.clone(), (reason.clone(), hint.clone()));
+            self.shared.hopeless.send_modify(|known| {
+                known.entry(name).or_insert(why);
+            });
+        }
+        stop
     }
 
     /// One attempt. The outer error ends the call; the inner one may be asked again.
@@ -320,6 +327,17 @@ fn finish_word(finish: &model::Finish) -> String {
         model::Finish::Length => "length".to_owned(),
         model::Finish::Filtered => "content_filter".to_owned(),
         model::Finish::Other(word) => word.clone(),
+    }
+}
+
+/// True when the fault lies with the server or the key, not with one conversation.
+fn spoils(error: &model::Error) -> bool {
+    match error {
+        model::Error::Connect { .. }
+        | model::Error::Timeout { .. }
+        | model::Error::Setup { .. } => true,
+        model::Error::Status { kind, .. } => matches!(kind, StatusKind::Key | StatusKind::Quota),
+        model::Error::Cut { .. } | model::Error::NotRecorded { .. } => false,
     }
 }
 

@@ -40,9 +40,7 @@ impl Drive {
         let image = match self.image(&role.sandbox).await {
             Ok(image) => image,
             Err(reason) => {
-                if !self.stopped() {
-                    self.facts.environment.get_or_insert(reason);
-                }
+                self.halt(reason);
                 return Ok(false);
             }
         };

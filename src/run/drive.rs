@@ -39,8 +39,8 @@ pub(super) struct Drive {
     pub criteria: Vec<String>,
     /// What the last round's verification found.
     pub verdict: Option<Verdict>,
-    /// No agent may be started any more.
-    pub stopping: bool,
+    /// No agent may be started any more: none could be asked, or the pot is empty.
+    pub halted: bool,
 }
 
 /// A planned subtask.
@@ -93,7 +93,7 @@ impl Drive {
             facts,
             criteria,
             verdict: None,
-            stopping: false,
+            halted: false,
         }
     }
 
@@ -127,24 +127,36 @@ impl Drive {
         let fails =
             !self.facts.failed.is_empty() || self.facts.verdict == Some(VerdictStatus::Fail);
         let fixed = !self.shared.plan.subtasks.is_empty();
-        if fails && !fixed && self.round < self.shared.plan.run.rounds {
+        let sound = self.facts.environment.is_none();
+        if fails && sound && !fixed && self.round < self.shared.plan.run.rounds {
             Next::Round
         } else {
             Next::End
         }
     }
 
-    /// True when something ended the run whatever its subtasks came to.
+    /// True when no agent may be started any more, whatever the subtasks came to.
     pub fn stopped(&mut self) -> bool {
         if let Some(code) = self.shared.signal() {
             self.facts.interrupted = Some(code);
         }
-        let stopped = self.facts.interrupted.is_some()
-            || self.facts.environment.is_some()
-            || self.facts.limited.is_some()
-            || self.shared.stop.cancel.is_cancelled();
-        self.stopping |= stopped;
-        stopped
+        self.halted || self.shared.stop.cancel.is_cancelled()
+    }
+
+    /// The run's time is over.
+    pub fn out_of_time(&mut self) {
+        let limit = super::words::duration(self.shared.plan.run.time);
+        self.facts.limited = Some(format!("{limit} of time"));
+        self.shared.stop.cancel.cancel();
+    }
+
+    /// The environment failed in a way that no other agent would escape.
+    pub fn halt(&mut self, reason: String) {
+        // While the run is told to stop, a failed wait is a consequence and no cause.
+        if !self.shared.stop.cancel.is_cancelled() {
+            self.facts.environment.get_or_insert(reason);
+            self.halted = true;
+        }
     }
 
     /// The role that plays a part; a plan that drops the built-ins may have none.

@@ -20,6 +20,9 @@ impl Drive {
     pub async fn execute(&mut self) -> Result<(), Error> {
         let deadline = self.shared.started + self.shared.plan.run.time;
         loop {
+            if self.shared.stop.cancel.is_cancelled() {
+                return self.drain().await;
+            }
             let settled = self.start_ready().await?;
             self.show_totals();
             if self.running.is_empty() {
@@ -33,12 +36,8 @@ impl Drive {
             let cancel = self.shared.stop.cancel.clone();
             tokio::select! {
                 Some(ended) = self.running.join_next() => self.take(ended).await?,
-                () = cancel.cancelled(), if !self.stopping => self.drain().await?,
-                () = sleep_until(deadline), if !self.stopping => {
-                    let limit = super::words::duration(self.shared.plan.run.time);
-                    self.facts.limited = Some(format!("{limit} of time"));
-                    self.shared.stop.cancel.cancel();
-                }
+                () = cancel.cancelled() => {}
+                () = sleep_until(deadline) => self.out_of_time(),
             }
         }
     }
@@ -46,7 +45,6 @@ impl Drive {
     /// The run is told to stop: agents hear the cancel and end; whoever does not in time is dropped.
     async fn drain(&mut self) -> Result<(), Error> {
         self.stopped();
-        self.stopping = true;
         let reason = self.shared.signal().map_or("a limit", |_| "a signal");
         self.shared
             .journal
@@ -88,7 +86,7 @@ impl Drive {
 
     /// Starts what may start. Gives the merge of all that is done once every node ended and merged.
     async fn start_ready(&mut self) -> Result<Option<CommitId>, Error> {
-        if self.stopped() || self.stopping {
+        if self.stopped() {
             self.end_waiting().await?;
             return Ok(None);
         }
@@ -106,7 +104,7 @@ impl Drive {
                 Folded::Waiting => {}
                 Folded::Lost(by) => self.block_by_conflict(&id, by).await?,
             }
-            if self.stopping {
+            if self.halted {
                 return Ok(None);
             }
         }
@@ -191,9 +189,7 @@ impl Drive {
         let image = match self.image(&role.sandbox).await {
             Ok(image) => image,
             Err(reason) => {
-                if !self.shared.stop.cancel.is_cancelled() {
-                    self.facts.environment.get_or_insert(reason.clone());
-                }
+                self.halt(reason.clone());
                 return self.refuse(id, reason).await;
             }
         };

@@ -1,6 +1,6 @@
 //! What every task of a run may read: set once, before the first agent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,8 +36,8 @@ pub(super) struct Shared {
     pub models: Models,
     pub pot: Pot,
     pub gates: Gates,
-    /// Set once a key or quota failed: nobody asks any more.
-    pub hopeless: watch::Sender<Option<(String, String)>>,
+    /// Models that nobody asks any more, each with reason and hint: the key, the quota or the address failed.
+    pub hopeless: watch::Sender<BTreeMap<String, (String, String)>>,
     pub board: Arc<Board>,
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,

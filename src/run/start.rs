@@ -1,5 +1,6 @@
 //! A run's beginning and end: its directory, lock, journal, store and base; then its result.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,7 +186,7 @@ fn share(
         models: order.models,
         pot,
         gates,
-        hopeless: tokio::sync::watch::Sender::new(None),
+        hopeless: tokio::sync::watch::Sender::new(BTreeMap::new()),
         board,
         watch: order.watch,
         stop: order.stop,

@@ -173,13 +173,15 @@ impl Drive {
                 } else {
                     format!("{reason}; {hint}")
                 };
-                self.facts.environment.get_or_insert(said);
+                self.halt(said);
             }
+            // One agent can break its own sandbox; others go on.
             Stop::Environment { reason } => {
                 self.facts.environment.get_or_insert(reason.clone());
             }
             Stop::RunLimit { limit } => {
                 self.facts.limited.get_or_insert(limit.clone());
+                self.halted = true;
             }
             _ => {}
         }

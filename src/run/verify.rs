@@ -103,9 +103,7 @@ impl Drive {
         let sandbox = match opened {
             Ok(sandbox) => sandbox,
             Err(reason) => {
-                if !self.stopped() {
-                    self.facts.environment.get_or_insert(reason.clone());
-                }
+                self.halt(reason.clone());
                 return Ok(commands.iter().map(|c| not_run(c, &reason)).collect());
             }
         };
