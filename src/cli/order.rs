@@ -49,6 +49,17 @@ pub fn place(args: &Args) -> Result<Placed, Fault> {
     config.apply(&mut file.plan, &text, path.as_deref())?;
     let task = task(args, &file)?;
     let workspace = workspace(&config, &file)?;
+    // A plan that is written elsewhere must name the same directory.
+    if let (Some(path), Some(whole)) = (&mut file.plan.workspace.path, workspace.to_str()) {
+        whole.clone_into(path);
+    }
+    if let Some(path) = args.output.as_ref().filter(|path| path.exists()) {
+        // Before anything is asked of a model; the file is also written only where none is.
+        return Err(
+            Fault::usage(format!("--output {}: there is a file", path.display()))
+                .hint("name a file that does not exist yet"),
+        );
+    }
     if let Delivery::Branch(name) = &config.delivery
         && !is_in_git(&workspace)
     {

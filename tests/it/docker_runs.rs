@@ -336,10 +336,15 @@ async fn a_plan_that_was_only_made_can_be_run() {
         _ => vandal(ask),
     })
     .await;
-    let file = operator.beside("unused", "") + ".plan.yaml";
+    // Written elsewhere, it still means the directory that the first one named from its own place.
+    let plan = operator.beside("plan.yaml", "version: 1\nworkspace: {path: work}\n");
+    let file = operator.beside("plans/README", "") + ".yaml";
+    let task = "Make a # file";
     let args = [
         "run",
-        "Make a # file",
+        task,
+        "-f",
+        &plan,
         "-m",
         "openai/fake",
         "--plan-only",
@@ -357,9 +362,13 @@ async fn a_plan_that_was_only_made_can_be_run() {
         Some(2),
         "a file is never written over: {again:?}"
     );
+    assert_eq!(server.requests().len(), asked, "and that is known before");
 
     let said = operator
-        .wharf(Some(&server), &["run", "-f", &file, "-C", ".", "--json"])
+        .wharf(
+            Some(&server),
+            &["run", "-f", &file, "-m", "openai/fake", "--json"],
+        )
         .await;
     let result = said.object();
     assert_eq!(result["task"], "Make a # file");
