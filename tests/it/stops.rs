@@ -261,11 +261,7 @@ async fn silent(plan: &str, more: &[&str], role: Role, signal: Signal, code: i32
 }
 
 /// The set-up of an image takes longer than any test; its container goes with the run.
-#[tokio::test]
-async fn a_run_that_prepares_its_image_hears_a_signal() {
-    if skipped() {
-        return;
-    }
+async fn preparing(signal: Signal) -> (Operator, Said) {
     let operator = Operator::new();
     put(&operator.work().join("keep.txt"), "keep\n");
     let server = FakeModel::start(sleeper).await;
@@ -278,11 +274,21 @@ async fn a_run_that_prepares_its_image_hears_a_signal() {
         sleeping(&engine, &operator).await == 1
     })
     .await;
-    send(&child, Signal::INT);
+    send(&child, signal);
     let said = finish(child).await;
-    says_interrupted(&operator, &said, 130);
     assert!(server.requests().is_empty());
     none_left(&operator).await;
+    (operator, said)
+}
+
+#[tokio::test]
+async fn a_run_that_prepares_its_image_can_be_stopped_too() {
+    if skipped() {
+        return;
+    }
+    let (interrupted, killed) = tokio::join!(preparing(Signal::INT), preparing(Signal::KILL));
+    says_interrupted(&interrupted.0, &interrupted.1, 130);
+    assert_eq!(killed.1.code, None);
 }
 
 #[tokio::test]
