@@ -49,6 +49,17 @@ pub fn place(args: &Args) -> Result<Placed, Fault> {
     config.apply(&mut file.plan, &text, path.as_deref())?;
     let task = task(args, &file)?;
     let workspace = workspace(&config, &file)?;
+    // A plan that is written elsewhere must name the same directory.
+    if let (Some(path), Some(whole)) = (&mut file.plan.workspace.path, workspace.to_str()) {
+        whole.clone_into(path);
+    }
+    if let Some(path) = args.output.as_ref().filter(|path| path.exists()) {
+        // Before anything is asked of a model; the file is also written only where none is.
+        return Err(
+            Fault::usage(format!("--output {}: there is a file", path.display()))
+                .hint("name a file that does not exist yet"),
+        );
+    }
     if let Delivery::Branch(name) = &config.delivery
         && !is_in_git(&workspace)
     {
@@ -79,6 +90,7 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Or
     }
     let models = models(&config, &file.plan)?;
     let engine = state::engine(&config).await?;
+    bury(&engine, &config, teller).await;
     let tracer = trace::Tracer::open(&config.trace).unwrap_or_else(|error| {
         teller.text(&format!("warning: {error}"));
         trace::Tracer::unsent(&config.trace)
@@ -97,6 +109,16 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Or
     })
 }
 
+/// Removes what dead runs left. It must not keep a new run from starting, so a failure is only told.
+async fn bury(engine: &ops::Engine, config: &Config, teller: &Teller) {
+    match engine.bury(&config.state).await {
+        Ok(gone) => gone
+            .iter()
+            .for_each(|line| teller.text(&format!("removed {line}"))),
+        Err(error) => teller.text(&format!("warning: {error}")),
+    }
+}
+
 /// The plan that `--plan-only` ended with, its subtasks fixed, as a plan file's text.
 pub fn plan_text(plan: &Plan, summary: &Summary) -> Result<Option<String>, Fault> {
     let read = journal::read(&Path::new(&summary.run_dir).join("journal.jsonl"))?;
@@ -105,15 +127,23 @@ pub fn plan_text(plan: &Plan, summary: &Summary) -> Result<Option<String>, Fault
         .into_iter()
         .rev()
         .find_map(|line| match line.event {
-            Event::PlanAccepted { subtasks, .. } => Some(subtasks),
+            Event::PlanAccepted {
+                subtasks, criteria, ..
+            } => Some((subtasks, criteria)),
             _ => None,
         });
-    let Some(subtasks) = accepted else {
+    let Some((subtasks, criteria)) = accepted else {
         return Ok(None);
     };
     let subtasks: Vec<_> = subtasks.into_iter().map(plan::planned).collect();
     let mut plan = plan.clone();
     plan.task = Some(summary.task.clone());
+    // A fixed DAG has no coordinator to say again how one would know that the task is done.
+    for criterion in criteria {
+        if !plan.acceptance.criteria.contains(&criterion) {
+            plan.acceptance.criteria.push(criterion);
+        }
+    }
     let text = plan
         .to_yaml(&subtasks)
         .map_err(|error| Fault::new(3, "bug", error.to_string()))?;

@@ -114,12 +114,17 @@ impl Engine {
         Ok(image.id)
     }
 
+    /// Removes the containers and networks of dead runs, as every new run does first; a line for
+    /// each that is gone.
+    pub async fn bury(&self, state: &Path) -> Result<Vec<String>, Error> {
+        let dead = |labels: &sandbox::Labels| is_dead(state, labels);
+        let swept = self.docker.sweep(&dead).await?;
+        Ok(swept.removed.iter().map(line).collect())
+    }
+
     /// Containers and networks of dead runs, and baked images past the newest few.
     pub async fn sweep(&self, state: &Path, mode: Mode) -> Result<Swept, Error> {
-        let dead = |labels: &sandbox::Labels| {
-            crate::id::is_valid(&labels.run)
-                && held(&state.join("runs").join(&labels.run)) == Held::No
-        };
+        let dead = |labels: &sandbox::Labels| is_dead(state, labels);
         let (gone, left, images) = match mode {
             Mode::Look => {
                 let found = self.docker.leftovers(&dead).await?;
@@ -145,6 +150,11 @@ impl Engine {
             left: left.iter().map(line).collect(),
         })
     }
+}
+
+/// Dead is a run whose lock can be taken; what cannot be told is alive.
+fn is_dead(state: &Path, labels: &sandbox::Labels) -> bool {
+    crate::id::is_valid(&labels.run) && held(&state.join("runs").join(&labels.run)) == Held::No
 }
 
 /// Whether a missing base may be made from Debian's packages.

@@ -193,19 +193,30 @@ async fn close(shared: &Arc<Shared>, summary: &Summary) -> Result<(), Error> {
         result: value,
     };
     shared.journal.append(ended).await?;
-    if summary.status != super::Status::Passed {
-        shared.span.fail(
-            match summary.status {
-                super::Status::Failed => "verification_failed",
-                super::Status::Unverified => "not_verified",
-                super::Status::Limited => "budget_exceeded",
-                super::Status::Interrupted => "cancelled",
-                _ => "_OTHER",
-            },
-            &summary.reason,
-        );
+    // Exit 0 without a verdict is what `--no-verify` and `--plan-only` ask for.
+    if summary.exit_code != 0
+        && let Some((word, message)) = failure(summary.status)
+    {
+        shared.span.fail(word, message);
     }
     Ok(())
+}
+
+/// What the run's span says of its status. The reason may quote reports and verdicts, and what models
+/// wrote stands in no span.
+fn failure(status: super::Status) -> Option<(&'static str, &'static str)> {
+    use super::Status;
+    match status {
+        Status::Passed => None,
+        Status::Failed => Some((
+            "verification_failed",
+            "a subtask or the verification failed",
+        )),
+        Status::Unverified => Some(("not_verified", "the result was not verified")),
+        Status::Limited => Some(("budget_exceeded", "a limit of the run stopped it")),
+        Status::Interrupted => Some(("cancelled", "stopped by a signal")),
+        Status::Error => Some(("_OTHER", "the run could not go on")),
+    }
 }
 
 /// The names of a run's models, each once, the default ones first.

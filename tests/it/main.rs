@@ -8,6 +8,7 @@
 )]
 
 // What several tests use.
+mod operator; // an operator's home and repository, and the real program run there
 mod otlp; // a receiver of spans on loopback, HTTP and gRPC
 mod server; // a scripted model server on loopback that checks every request
 mod world; // a workspace, a state directory and a run in them
@@ -41,6 +42,11 @@ mod toolbox;
 
 // Whole runs over the in-memory sandbox.
 mod runs;
+
+// Whole runs through the real program on a real engine.
+mod docker_runs; // what they make, and what they leave alone
+mod stops; // signals, kills, and what dead runs leave
+mod traces; // what a tracing backend sees of them
 
 // What a tracing backend sees.
 mod spans;

@@ -1,0 +1,304 @@
+//! However a run is stopped, no container outlives it, and nothing that is not its own is touched.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::process::Child;
+
+use crate::operator::{LIMIT, Operator, Said, containers, engine, finish, skipped, until};
+use crate::server::{Answer, Ask, FakeModel, Role};
+use crate::world::{put, report};
+
+/// How long the engine may take to be rid of a dead run's containers.
+const GONE: Duration = Duration::from_secs(10);
+
+const TWO: &str = r#"version: 1
+name: two
+task: Do the work
+model: openai/fake
+subtasks:
+  - {id: a, role: coder, brief: "BRIEF a."}
+  - {id: b, role: coder, brief: "BRIEF b."}
+"#;
+
+/// Writes, and in its next turn does what takes longer than any test.
+fn sleeper(ask: &Ask) -> Answer {
+    match ask.ordinal {
+        0 => Answer::calls(vec![
+            (
+                "write_file",
+                json!({"path": "half.txt", "content": "half\n"}),
+            ),
+            ("bash", json!({"command": "true"})),
+        ]),
+        _ => Answer::call(
+            "bash",
+            json!({"command": "sleep 600", "timeout_seconds": 600}),
+        ),
+    }
+}
+
+pub fn send(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id().expect("it runs")).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+/// Starts a run of `plan` and waits until `sleep 600` runs in as many containers.
+async fn asleep(operator: &Operator, server: &FakeModel, stdin: Stdio, count: usize) -> Child {
+    put(&operator.work().join("keep.txt"), "keep\n");
+    let plan = operator.beside("plan.yaml", TWO);
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator
+        .command(Some(server), &args)
+        .stdin(stdin)
+        .spawn()
+        .unwrap();
+    let engine = engine();
+    until(LIMIT, "the agents sleep", async || {
+        sleeping(&engine, operator).await == count
+    })
+    .await;
+    child
+}
+
+/// In how many containers of the operator's `sleep 600` runs.
+pub async fn sleeping(engine: &bollard::Docker, operator: &Operator) -> usize {
+    let mut count = 0;
+    for container in containers(engine, operator).await {
+        let id = container.id.unwrap_or_default();
+        let Ok(top) = engine.top_processes(&id, None).await else {
+            continue;
+        };
+        let lines = top.processes.unwrap_or_default();
+        count += usize::from(lines.iter().any(|l| l.join(" ").contains("sleep 600")));
+    }
+    count
+}
+
+/// A container of somebody else's, running; removed by `remove`.
+struct Bystander(String);
+
+impl Bystander {
+    async fn start() -> Self {
+        let engine = engine();
+        let body = bollard::models::ContainerCreateBody {
+            image: Some("wharf/python".to_owned()),
+            entrypoint: Some(vec!["/bin/sleep".to_owned()]),
+            cmd: Some(vec!["300".to_owned()]),
+            labels: Some(HashMap::from([("bystander".to_owned(), "yes".to_owned())])),
+            // Gone by itself where a test stops before it removes it.
+            host_config: Some(bollard::models::HostConfig {
+                auto_remove: Some(true),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let id = engine.create_container(None, body).await.unwrap().id;
+        engine.start_container(&id, None).await.unwrap();
+        Self(id)
+    }
+
+    async fn is_running(&self) -> bool {
+        let seen = engine().inspect_container(&self.0, None).await;
+        seen.is_ok_and(|c| c.state.and_then(|s| s.running) == Some(true))
+    }
+
+    async fn remove(self) {
+        let options = bollard::query_parameters::RemoveContainerOptions {
+            force: true,
+            ..Default::default()
+        };
+        engine()
+            .remove_container(&self.0, Some(options))
+            .await
+            .unwrap();
+    }
+}
+
+async fn none_left(operator: &Operator) {
+    let engine = engine();
+    until(GONE, "no container of the run", async || {
+        containers(&engine, operator).await.is_empty()
+    })
+    .await;
+}
+
+/// What an interrupted run must have said and kept.
+fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
+    assert_eq!(said.code, Some(code), "{said:?}");
+    let result: Value = serde_json::from_str(&operator.of_run("result.json")).unwrap();
+    assert_eq!(result["status"], "interrupted", "{result}");
+    assert_eq!(result["exit_code"], code);
+    assert_eq!(said.object()["status"], "interrupted");
+    assert!(
+        result["branch"].is_null() && result["patch"].is_null(),
+        "{result}"
+    );
+}
+
+/// One signal, with what standard input is meanwhile.
+async fn one_signal(signal: Signal, code: i32, close_stdin: bool) {
+    let operator = Operator::new();
+    let server = FakeModel::start(sleeper).await;
+    let mut child = asleep(&operator, &server, Stdio::piped(), 2).await;
+    // What is never read from may stay open or be closed.
+    let held = child.stdin.take();
+    let held = if close_stdin { None } else { held };
+    send(&child, signal);
+    let said = finish(child).await;
+    drop(held);
+    says_interrupted(&operator, &said, code);
+    none_left(&operator).await;
+    for subtask in said.object()["subtasks"].as_array().unwrap() {
+        assert_eq!(subtask["status"], "cancelled", "{subtask}");
+    }
+    assert_eq!(server.violations(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_run_in_order_and_its_containers_with_it() {
+    if skipped() {
+        return;
+    }
+    let bystander = Bystander::start().await;
+    tokio::join!(
+        one_signal(Signal::INT, 130, false),
+        one_signal(Signal::TERM, 143, true),
+        one_signal(Signal::HUP, 129, true),
+    );
+    assert!(bystander.is_running().await);
+    bystander.remove().await;
+}
+
+/// Ctrl-C twice: the second does not wait.
+async fn two_signals() {
+    let operator = Operator::new();
+    let server = FakeModel::start(sleeper).await;
+    let child = asleep(&operator, &server, Stdio::null(), 2).await;
+    send(&child, Signal::INT);
+    send(&child, Signal::INT);
+    let said = finish(child).await;
+    assert_eq!(said.code, Some(130), "{said:?}");
+    none_left(&operator).await;
+    let runs = operator.wharf(None, &["runs", "--json"]).await;
+    assert_eq!(runs.object()["runs"][0]["run"], "run");
+}
+
+/// Killed: nothing of Wharf's can run any more, and still nothing stays. A container that never
+/// started has no connection to lose; the next run removes it.
+async fn killed() {
+    let operator = Operator::new();
+    let server = FakeModel::start(sleeper).await;
+    let mut child = asleep(&operator, &server, Stdio::null(), 2).await;
+    let engine = engine();
+    let labels = containers(&engine, &operator).await.remove(0).labels;
+    child.start_kill().unwrap();
+    child.wait().await.unwrap();
+    none_left(&operator).await;
+
+    let show = operator.wharf(None, &["show", "last", "--json"]).await;
+    assert_eq!(show.code, Some(0), "{show:?}");
+    assert!(!show.stdout.contains("passed"), "{show:?}");
+
+    let create = async |labels| {
+        let body = bollard::models::ContainerCreateBody {
+            image: Some("wharf/python".to_owned()),
+            cmd: Some(vec!["true".to_owned()]),
+            labels: Some(labels),
+            ..Default::default()
+        };
+        engine.create_container(None, body).await.unwrap().id
+    };
+    let labels = labels.unwrap();
+    let mut foreign = labels.clone();
+    foreign.insert("wharf.machine".to_owned(), "another".to_owned());
+    let (dead, foreign) = (create(labels).await, create(foreign).await);
+    let quick = FakeModel::start(|_| report("failed", "no wish to")).await;
+    let plan = operator.beside("plan.yaml", TWO);
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "next", "--json"];
+    let said = operator.wharf(Some(&quick), &args).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("of run run"), "{said:?}");
+    assert!(engine.inspect_container(&dead, None).await.is_err());
+    assert!(engine.inspect_container(&foreign, None).await.is_ok());
+    engine.remove_container(&foreign, None).await.unwrap();
+    none_left(&operator).await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_killed_leaves_nothing_either() {
+    if skipped() {
+        return;
+    }
+    let bystander = Bystander::start().await;
+    tokio::join!(two_signals(), killed());
+    assert!(bystander.is_running().await);
+    bystander.remove().await;
+}
+
+/// Nothing comes from the model; the run is stopped while it waits.
+async fn silent(plan: &str, more: &[&str], role: Role, signal: Signal, code: i32) {
+    let operator = Operator::new();
+    put(&operator.work().join("keep.txt"), "keep\n");
+    let server = FakeModel::start(|_| Answer::Silence).await;
+    let plan = operator.beside("plan.yaml", plan);
+    let mut args = vec!["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    args.extend(more);
+    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    until(LIMIT, "the model is asked", async || {
+        !server.requests().is_empty()
+    })
+    .await;
+    let tools = server.requests()[0]["tools"].to_string();
+    assert_eq!(tools.contains("submit_plan"), role == Role::Coordinator);
+    send(&child, signal);
+    let said = finish(child).await;
+    says_interrupted(&operator, &said, code);
+    none_left(&operator).await;
+}
+
+/// The set-up of an image takes longer than any test; its container goes with the run.
+async fn preparing(signal: Signal) -> (Operator, Said) {
+    let operator = Operator::new();
+    put(&operator.work().join("keep.txt"), "keep\n");
+    let server = FakeModel::start(sleeper).await;
+    let plan = format!("{TWO}sandbox: {{setup: [\"sleep 600\"]}}\n");
+    let plan = operator.beside("plan.yaml", &plan);
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    let engine = engine();
+    until(LIMIT, "the set-up runs", async || {
+        sleeping(&engine, &operator).await == 1
+    })
+    .await;
+    send(&child, signal);
+    let said = finish(child).await;
+    assert!(server.requests().is_empty());
+    none_left(&operator).await;
+    (operator, said)
+}
+
+#[tokio::test]
+async fn a_run_that_prepares_its_image_can_be_stopped_too() {
+    if skipped() {
+        return;
+    }
+    let (interrupted, killed) = tokio::join!(preparing(Signal::INT), preparing(Signal::KILL));
+    says_interrupted(&interrupted.0, &interrupted.1, 130);
+    assert_eq!(killed.1.code, None);
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_its_model_hears_a_signal() {
+    if skipped() {
+        return;
+    }
+    let open = "version: 1\nname: open\nmodel: openai/fake\n";
+    tokio::join!(
+        silent(open, &["Do the work"], Role::Coordinator, Signal::INT, 130),
+        silent(TWO, &[], Role::Worker, Signal::TERM, 143),
+    );
+}
