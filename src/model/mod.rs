@@ -55,6 +55,19 @@ pub struct About {
     pub context_window: u64,
     /// None: the price is not known.
     pub price: Option<Price>,
+    /// What a recording was made on; None for a model that is really asked.
+    pub recorded: Option<Recorded>,
+}
+
+/// The trees that recorded words are about: on others they are words without ground.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The git tree of the base.
+    #[serde(default)]
+    pub base: Option<String>,
+    /// The git tree that each round's verdict judged.
+    #[serde(default)]
+    pub judged: std::collections::BTreeMap<u32, String>,
 }
 
 /// US dollars a million tokens.

@@ -126,6 +126,7 @@ fn connect(
             .or(known.map(|known| known.context_window))
             .unwrap_or(CONTEXT_WINDOW),
         price: provider.price.or(listed),
+        recorded: None,
     };
     let base = provider.base_url.trim();
     Ok(match provider.kind {

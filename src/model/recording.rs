@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Call, Error, Finish, Key, Price, Reply, Usage};
+use super::{Call, Error, Finish, Key, Price, Recorded, Reply, Usage};
 
 /// The answers of one file, by key.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,7 @@ pub struct Recording {
     pub(super) file: String,
     pub(super) answers: BTreeMap<Key, Answer>,
     pub(super) price: Option<Price>,
+    pub(super) made_on: Recorded,
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +39,8 @@ struct Line {
 
 impl Recording {
     /// Reads a cassette (a JSON object a line: `key`, `reply`, optionally `request_hash` and
-    /// `latency_ms`; a line with only `price` prices them all) or a run's journal.
+    /// `latency_ms`; a line with only `price` prices them all, one with only
+    /// `made_on` names the trees they are about) or a run's journal.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -97,6 +99,11 @@ impl Recording {
             self.price = Some(price);
             return Ok(());
         }
+        if let (Some(made_on), None) = (line.get("made_on"), line.get("key")) {
+            let made_on = Recorded::deserialize(made_on);
+            self.made_on = made_on.map_err(|error| format!("made_on: {error}"))?;
+            return Ok(());
+        }
         let line = Line::deserialize(&line).map_err(|error| error.to_string())?;
         let answer = Answer {
             reply: reply(&line.reply)?,
@@ -107,11 +114,29 @@ impl Recording {
         Ok(())
     }
 
-    /// A journal's line; only answers count.
+    /// A journal's line: answers, and the trees they are about.
     fn take_event(&mut self, line: &Value) -> Result<(), String> {
-        if line["type"] != "model_answered" {
-            return Ok(());
+        match line["type"].as_str() {
+            Some("model_answered") => self.take_answer(line),
+            Some("base_taken") => {
+                self.made_on.base = line["tree"].as_str().map(str::to_owned);
+                Ok(())
+            }
+            Some("verdict_given") => {
+                let round = line["round"]
+                    .as_u64()
+                    .and_then(|round| u32::try_from(round).ok());
+                let tree = line["verdict"]["tree"].as_str();
+                self.made_on
+                    .judged
+                    .extend(round.zip(tree.map(str::to_owned)));
+                Ok(())
+            }
+            _ => Ok(()),
         }
+    }
+
+    fn take_answer(&mut self, line: &Value) -> Result<(), String> {
         let mut key = line["agent"].clone();
         if let Value::Object(agent) = &mut key {
             agent.insert("call".to_owned(), line["call"].clone());

@@ -60,6 +60,7 @@ impl Model for Replay {
             port: None,
             context_window: CONTEXT_WINDOW,
             price: self.recording.price,
+            recorded: Some(self.recording.made_on.clone()),
         }
     }
 }

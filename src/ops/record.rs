@@ -1,6 +1,6 @@
 //! A run's journal becomes a recording that `replay:FILE` answers from.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::json;
 
@@ -9,6 +9,7 @@ use crate::journal::{Agent, Event, Line};
 /// One line for each answered call: its key, the hash of its request, the reply.
 pub fn cassette(lines: &[Line]) -> String {
     let mut hashes: HashMap<(&Agent, u32), &str> = HashMap::new();
+    let (mut base, mut judged) = (None, BTreeMap::new());
     let mut out = String::new();
     for line in lines {
         match &line.event {
@@ -34,8 +35,17 @@ pub fn cassette(lines: &[Line]) -> String {
                 out.push_str(&record.to_string());
                 out.push('\n');
             }
+            Event::BaseTaken { tree, .. } => base = Some(tree),
+            Event::VerdictGiven { round, verdict } => {
+                judged.insert(*round, verdict["tree"].clone());
+            }
             _ => {}
         }
+    }
+    if base.is_some() {
+        let made_on = json!({ "made_on": { "base": base, "judged": judged } });
+        out.push_str(&made_on.to_string());
+        out.push('\n');
     }
     out
 }

@@ -165,7 +165,7 @@ impl Call<'_> {
             answer = self.model.ask(self.request) => match answer {
                 Ok(reply) => self.settle(held, reply, since.elapsed(), attempt, span).await.map(Ok),
                 Err(error) => {
-                    held.settle(Amount::default());
+                    held.settle(self.billed(&error));
                     Ok(Err(error))
                 }
             },
@@ -226,6 +226,25 @@ impl Call<'_> {
             totals.tokens += tokens;
             totals.cost_usd = add(totals.cost_usd, cost);
         });
+    }
+
+    /// What a failed attempt may have cost: a server that read the request and then fell silent or
+    /// broke off may bill what it read; one that refused or was never reached bills nothing.
+    fn billed(&self, error: &model::Error) -> Amount {
+        match error {
+            model::Error::Timeout { .. } | model::Error::Cut { .. } => {
+                let input = estimate(self.request) as f64;
+                let cost = self.about.price.map_or(0.0, |p| input * p.input / 1e6);
+                Amount {
+                    tokens: input,
+                    cost_usd: cost,
+                }
+            }
+            model::Error::Connect { .. }
+            | model::Error::Status { .. }
+            | model::Error::NotRecorded { .. }
+            | model::Error::Setup { .. } => Amount::default(),
+        }
     }
 
     /// The most that this request can cost: nothing cached, the whole reply limit used.

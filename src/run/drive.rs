@@ -104,8 +104,25 @@ impl Drive {
         }
     }
 
+    /// Recorded words are about the files they were recorded on; on others the reports may not hold.
+    fn warn_of_recording(&self) {
+        let models = &self.shared.models;
+        let all = models.default.iter().chain(models.roles.values().flatten());
+        let base = self.shared.base.tree.as_str();
+        let elsewhere = all
+            .filter_map(|model| model.about().recorded)
+            .any(|recorded| recorded.base.as_deref() != Some(base));
+        if elsewhere {
+            self.shared.warn(
+                "the answers were recorded on other files than these: reports are recorded words and \
+                 may not fit",
+            );
+        }
+    }
+
     /// Runs rounds until one needs no other, none remain, or something stops the run.
     pub async fn run(&mut self) -> Result<(), Error> {
+        self.warn_of_recording();
         loop {
             self.round += 1;
             self.shared

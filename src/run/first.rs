@@ -204,15 +204,30 @@ fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standin
             .map(|c| c.run.clone())
             .collect(),
         agents_md: start.agents_md.clone(),
-        extra: Vec::new(),
+        extra: protected(drive),
     }
+}
+
+/// The patterns whose existing files no one may change.
+fn protected(drive: &Drive) -> Vec<(String, String)> {
+    let protect = &drive.shared.plan.protect;
+    if protect.is_empty() {
+        return Vec::new();
+    }
+    let list: Vec<String> = protect.iter().map(|glob| format!("- {glob}")).collect();
+    let text = format!(
+        "Existing files that match these may not be changed or removed (`!` takes a file out again); new \
+         ones may be added. A change fails the whole run.\n\n{}",
+        list.join("\n")
+    );
+    vec![("Protected files".to_owned(), text)]
 }
 
 fn limits(role: &Role) -> String {
     let (sandbox, limits) = (&role.sandbox, &role.limits);
     let mib = |bytes: u64| bytes >> 20;
     format!(
-        "{} MiB of memory, {} processors, {} processes, {} MiB of disk; a command runs at most {} unless you \
+        "{} MiB of memory, {} CPUs, {} processes, {} MiB of disk; a command runs at most {} unless you \
          ask for more (10 min at most); {} turns, {} tool calls and {} in all",
         mib(sandbox.memory),
         sandbox.cpus,

@@ -273,7 +273,8 @@ fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
         _ => failed(error),
     })?;
     let lock = File::create(dir.join("lock")).map_err(failed)?;
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+    // The directory is new: only somebody who looks whether it is alive can hold the lock, for a moment.
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
         .map_err(|error| failed(error.into()))?;
     Ok((dir, lock))
 }

@@ -47,7 +47,8 @@ impl Drive {
             return Ok(());
         }
         let judged = if self.facts.failed.is_empty() {
-            self.ask_verifier(&commands, &protected).await?
+            let judged = self.ask_verifier(&commands, &protected).await?;
+            self.grounded(judged, &tree)
         } else {
             unknown("the verifier is not asked while a subtask stands failed")
         };
@@ -214,6 +215,22 @@ impl Drive {
         };
         end.span.end();
         Ok(judged)
+    }
+
+    /// A recorded verdict counts only for the tree that it judged.
+    fn grounded(&self, judged: Judged, tree: &TreeId) -> Judged {
+        let role = self.role_of(Kind::Verifier);
+        let models = role
+            .map(|role| self.shared.models_of(role))
+            .unwrap_or_default();
+        let Some(recorded) = models.iter().find_map(|model| model.about().recorded) else {
+            return judged;
+        };
+        match recorded.judged.get(&self.round) {
+            Some(then) if then == tree.as_str() => judged,
+            Some(_) => unknown("the recorded verdict was given on another tree than this one"),
+            None => unknown("the recording does not say which tree its verdict was given on"),
+        }
     }
 
     fn not_verified(&mut self, stop: &Stop) -> Judged {

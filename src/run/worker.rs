@@ -81,6 +81,10 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
     if let Err(stop) = &end.outcome.ended {
         end.span.fail(stop.word(), &stop.to_string());
     }
+    if matches!(&end.outcome.ended, Ok(report) if report["status"] == "failed") {
+        end.span
+            .fail("reported_failure", "the agent reported that it failed");
+    }
     // A verifier's span stays open for what its verdict is worth.
     if end.kind != AgentKind::Verifier {
         end.span.end();

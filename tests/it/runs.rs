@@ -624,3 +624,36 @@ async fn a_changed_protected_file_fails_the_run_whatever_changed_it() {
         ["tests/t.txt"]
     );
 }
+
+/// A recorded verdict on the tree it judged passes; on another tree it is no verdict.
+#[tokio::test]
+async fn a_recorded_verdict_counts_only_for_the_tree_it_judged() {
+    let script = |ask: &Ask| match (ask.role, ask.ordinal) {
+        (Role::Verifier, _) => verifier(ask),
+        (_, 0) => Answer::call("bash", json!({"command": "echo made > made.txt"})),
+        _ => report("done", "made it"),
+    };
+    let plan = plan(CRITERIA, &[("a", &[])]);
+    let first = World::new(&[("a.txt", "a\n")]);
+    let ran = first.run(&plan, script).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let journal = first.state.join("runs/run/journal.jsonl");
+
+    for (text, status, warned) in [("a\n", Status::Passed, 0), ("b\n", Status::Unverified, 1)] {
+        let again = World::new(&[("a.txt", text)]);
+        let replay = wharf::model::open(
+            &format!("replay:{}", journal.display()),
+            &Default::default(),
+        );
+        let summary = wharf::run::start(again.order(&plan, replay.unwrap()))
+            .await
+            .unwrap();
+        assert_eq!(summary.status, status, "{text}: {}", summary.reason);
+        assert_eq!(
+            summary.warnings.len(),
+            warned,
+            "{text}: {:?}",
+            summary.warnings
+        );
+    }
+}

@@ -74,16 +74,31 @@ impl Commands {
     /// Starts a program with its arguments. When the process limit stands in the way, what earlier
     /// commands left running is killed first.
     pub fn start(&self, argv: &[OsString], keep: usize) -> std::io::Result<Arc<Running>> {
-        match self.spawn(argv, keep) {
+        self.start_with(argv, keep, &[])
+    }
+
+    /// `start` with more variables.
+    pub fn start_with(
+        &self,
+        argv: &[OsString],
+        keep: usize,
+        more: &[(&str, &str)],
+    ) -> std::io::Result<Arc<Running>> {
+        match self.spawn(argv, keep, more) {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
                 self.kill_all();
-                self.spawn(argv, keep)
+                self.spawn(argv, keep, more)
             }
             other => other,
         }
     }
 
-    fn spawn(&self, argv: &[OsString], keep: usize) -> std::io::Result<Arc<Running>> {
+    fn spawn(
+        &self,
+        argv: &[OsString],
+        keep: usize,
+        more: &[(&str, &str)],
+    ) -> std::io::Result<Arc<Running>> {
         let (status_end, said) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stdout_end, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr_end, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -93,6 +108,7 @@ impl Commands {
             .args(argv)
             .env_clear()
             .envs(self.environment.iter().cloned())
+            .envs(more.iter().copied())
             .current_dir(&self.root)
             .stdin(Stdio::from(said))
             .stdout(Stdio::from(stdout))

@@ -36,14 +36,7 @@ pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell) {
         &["config", "user.name", "agent"],
         &["config", "user.email", "agent@localhost"],
         &["add", "-A"],
-        &[
-            "commit",
-            "-q",
-            "--allow-empty",
-            "--date=2000-01-01T00:00:00Z",
-            "-m",
-            "start",
-        ],
+        &["commit", "-q", "--allow-empty", "-m", "start"],
     ];
     for step in steps {
         let argv: Vec<OsString> = std::iter::once(git)
@@ -57,8 +50,14 @@ pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell) {
     }
 }
 
+/// The one commit has the same hash in every sandbox of the same tree.
+const DATES: [(&str, &str); 2] = [
+    ("GIT_AUTHOR_DATE", "2000-01-01T00:00:00Z"),
+    ("GIT_COMMITTER_DATE", "2000-01-01T00:00:00Z"),
+];
+
 fn succeeds(argv: &[OsString], commands: &Arc<Commands>, bell: &Bell) -> bool {
-    let Ok(running) = commands.start(argv, 4096) else {
+    let Ok(running) = commands.start_with(argv, 4096, &DATES) else {
         return false;
     };
     let until = Instant::now() + PATIENCE;
