@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::read::{Line, chain, read};
+use super::read::{chain, read};
 use super::{Error, Event};
 
 /// Appends events; cheap to clone. An append returns once its line is on disk.
@@ -60,6 +60,7 @@ impl Writer {
             path: path.to_owned(),
             seq: found.lines.len() as u64,
             prev: found.chain,
+            length: found.whole + u64::from(ends_without_newline),
         };
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
@@ -109,6 +110,18 @@ struct Tail {
     path: PathBuf,
     seq: u64,
     prev: String,
+    /// Bytes of whole lines.
+    length: u64,
+}
+
+/// A line on its way to disk; `Line` reads it.
+#[derive(serde::Serialize)]
+struct Outgoing<'a> {
+    seq: u64,
+    at: jiff::Timestamp,
+    prev: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
 }
 
 fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
@@ -142,20 +155,15 @@ impl Tail {
     /// Writes a batch with one sync. After a failure the file is cut back to its last whole line, as
     /// far as that can be done, so that a full disk leaves no torn middle.
     fn append(&mut self, batch: &[Job]) -> Result<(), String> {
-        let before = self
-            .file
-            .metadata()
-            .map_err(|e| self.say("stat", &e))?
-            .len();
         let (mut seq, mut prev) = (self.seq, self.prev.clone());
         let mut bytes = Vec::new();
         for job in batch {
             seq += 1;
-            let line = Line {
+            let line = Outgoing {
                 seq,
                 at: jiff::Timestamp::now(),
-                prev,
-                event: job.event.clone(),
+                prev: &prev,
+                event: &job.event,
             };
             let text = serde_json::to_vec(&line).map_err(|e| format!("encode an event: {e}"))?;
             prev = chain(&text);
@@ -167,9 +175,10 @@ impl Tail {
             .write_all(&bytes)
             .and_then(|()| self.file.sync_data());
         if let Err(error) = written {
-            drop(self.file.set_len(before));
+            drop(self.file.set_len(self.length));
             return Err(self.say("append to", &error));
         }
+        self.length += bytes.len() as u64;
         (self.seq, self.prev) = (seq, prev);
         Ok(())
     }

@@ -74,6 +74,12 @@ async fn steps(drive: &mut Drive) -> Result<Vec<Step>, Error> {
             inputs.pop();
             continue;
         };
+        if steps
+            .last()
+            .is_some_and(|step: &Step| step.commit == commit)
+        {
+            continue;
+        }
         let tree = store.tree(&commit).await?;
         if tree != last {
             steps.push(Step {

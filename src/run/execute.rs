@@ -145,15 +145,9 @@ impl Drive {
     /// The tree merged so far, then what is needed, in the DAG's order.
     fn inputs(&self, needs: &[SubtaskId]) -> Vec<CommitId> {
         let mut inputs = vec![self.merged.clone()];
-        for id in self.schedule.done() {
-            if needs.contains(&id) {
-                inputs.extend(
-                    self.nodes[&id]
-                        .done
-                        .as_ref()
-                        .map(|done| done.snapshot.clone()),
-                );
-            }
+        for id in self.schedule.done_of(needs) {
+            let done = self.nodes[&id].done.as_ref();
+            inputs.extend(done.map(|done| done.snapshot.clone()));
         }
         inputs
     }

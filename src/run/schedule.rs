@@ -1,6 +1,6 @@
 //! Which subtask may start: pure, and indifferent to the order in which agents finish.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::id::SubtaskId;
 
@@ -18,110 +18,197 @@ pub(super) enum Place {
     Cancelled,
 }
 
-/// The nodes of all rounds in DAG-then-id order.
+/// The nodes of all rounds in DAG-then-id order. A step costs what it touches, not what there is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
-    order: Vec<SubtaskId>,
-    needs: BTreeMap<SubtaskId, BTreeSet<SubtaskId>>,
-    places: BTreeMap<SubtaskId, Place>,
+    nodes: Vec<Node>,
+    at: HashMap<SubtaskId, usize>,
+    /// Waiting nodes whose needs are all done.
+    ready: BTreeSet<usize>,
+    /// Nodes that wait or run.
+    open: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    id: SubtaskId,
+    place: Place,
+    /// Needs that are not done.
+    unmet: usize,
+    /// Who needs it.
+    dependents: Vec<usize>,
 }
 
 impl Schedule {
-    /// Adds checked nodes, given in DAG-then-id order; what they need is among them or was added before.
-    pub fn add(&mut self, nodes: impl IntoIterator<Item = (SubtaskId, BTreeSet<SubtaskId>)>) {
+    /// Adds checked nodes, given in DAG-then-id order; what they need is among them or was added
+    /// before. Returns those that are blocked from the start, each with what blocks it.
+    pub fn add(
+        &mut self,
+        nodes: impl IntoIterator<Item = (SubtaskId, BTreeSet<SubtaskId>)>,
+    ) -> Vec<(SubtaskId, SubtaskId)> {
+        let mut blocked = Vec::new();
         for (id, needs) in nodes {
-            self.order.push(id.clone());
-            self.places.insert(id.clone(), Place::Waiting);
-            self.needs.insert(id, needs);
+            let at = self.nodes.len();
+            let mut node = Node {
+                id: id.clone(),
+                place: Place::Waiting,
+                unmet: 0,
+                dependents: Vec::new(),
+            };
+            for need in needs {
+                let needed = self.at.get(&need).map(|&n| &mut self.nodes[n]);
+                match needed {
+                    Some(needed) if needed.place == Place::Done => {}
+                    Some(needed) if !needed.place.is_lost() => {
+                        node.unmet += 1;
+                        needed.dependents.push(at);
+                    }
+                    _ => node.place = Place::Blocked { by: need },
+                }
+            }
+            match &node.place {
+                Place::Blocked { by } => blocked.push((id.clone(), by.clone())),
+                _ => {
+                    self.open += 1;
+                    if node.unmet == 0 {
+                        self.ready.insert(at);
+                    }
+                }
+            }
+            self.at.insert(id, at);
+            self.nodes.push(node);
         }
-        self.block();
+        blocked
     }
 
     /// Waiting nodes whose needs are all done, in order.
     pub fn ready(&self) -> Vec<SubtaskId> {
-        self.order
+        self.ready
             .iter()
-            .filter(|id| self.place(id) == Some(&Place::Waiting))
-            .filter(|id| {
-                self.needs[*id]
-                    .iter()
-                    .all(|n| self.place(n) == Some(&Place::Done))
-            })
-            .cloned()
+            .map(|&at| self.nodes[at].id.clone())
             .collect()
     }
 
     /// Where a node stands; None for an unknown id.
+    #[cfg(test)]
     pub fn place(&self, id: &SubtaskId) -> Option<&Place> {
-        self.places.get(id)
+        self.at.get(id).map(|&at| &self.nodes[at].place)
     }
 
-    /// Moves a node; returns the nodes that are blocked by this, in order.
+    /// Moves a node; returns the nodes that are blocked by this with what blocks them, in order.
     pub fn set(&mut self, id: &SubtaskId, place: Place) -> Vec<(SubtaskId, SubtaskId)> {
-        if let Some(at) = self.places.get_mut(id) {
-            *at = place;
+        let Some(&at) = self.at.get(id) else {
+            return Vec::new();
+        };
+        let (done, lost) = (place == Place::Done, place.is_lost());
+        self.put(at, place);
+        if done {
+            for dependent in self.nodes[at].dependents.clone() {
+                let node = &mut self.nodes[dependent];
+                node.unmet = node.unmet.saturating_sub(1);
+                if node.unmet == 0 && node.place == Place::Waiting {
+                    self.ready.insert(dependent);
+                }
+            }
         }
-        self.block()
+        if lost {
+            self.block_after(at)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Cancels what has not started; returns those nodes.
     pub fn cancel_waiting(&mut self) -> Vec<SubtaskId> {
-        let mut cancelled = Vec::new();
-        for (id, place) in &mut self.places {
-            if *place == Place::Waiting {
-                *place = Place::Cancelled;
-                cancelled.push(id.clone());
-            }
-        }
-        cancelled
+        let waiting = |node: &Node| node.place == Place::Waiting;
+        let waiting: Vec<usize> = (0..self.nodes.len())
+            .filter(|&at| waiting(&self.nodes[at]))
+            .collect();
+        waiting
+            .iter()
+            .for_each(|&at| self.put(at, Place::Cancelled));
+        waiting
+            .iter()
+            .map(|&at| self.nodes[at].id.clone())
+            .collect()
     }
 
     /// The nodes that are done, in order.
     pub fn done(&self) -> Vec<SubtaskId> {
-        let done = |id: &&SubtaskId| self.place(id) == Some(&Place::Done);
-        self.order.iter().filter(done).cloned().collect()
+        let done = self.nodes.iter().filter(|node| node.place == Place::Done);
+        done.map(|node| node.id.clone()).collect()
+    }
+
+    /// Those of `ids` that are done, in order.
+    pub fn done_of(&self, ids: &[SubtaskId]) -> Vec<SubtaskId> {
+        let places: BTreeSet<usize> = ids
+            .iter()
+            .filter_map(|id| self.at.get(id).copied())
+            .collect();
+        let done = places
+            .into_iter()
+            .map(|at| &self.nodes[at])
+            .filter(|node| node.place == Place::Done);
+        done.map(|node| node.id.clone()).collect()
     }
 
     /// True when no node waits or runs.
     pub fn is_over(&self) -> bool {
-        !self
-            .places
-            .values()
-            .any(|p| matches!(p, Place::Waiting | Place::Running))
+        self.open == 0
     }
 
     /// How many nodes ended, and how many there are.
     pub fn count(&self) -> (usize, usize) {
-        let open = |p: &&Place| matches!(p, Place::Waiting | Place::Running);
-        let open = self.places.values().filter(open).count();
-        (self.places.len() - open, self.places.len())
+        (self.nodes.len() - self.open, self.nodes.len())
     }
 
-    fn block(&mut self) -> Vec<(SubtaskId, SubtaskId)> {
+    fn put(&mut self, at: usize, place: Place) {
+        let was_open = self.nodes[at].place.is_open();
+        let is_open = place.is_open();
+        self.open = self.open + usize::from(is_open) - usize::from(was_open);
+        if place != Place::Waiting {
+            self.ready.remove(&at);
+        }
+        self.nodes[at].place = place;
+    }
+
+    /// Blocks whatever waits and needs a lost node, directly or through others.
+    fn block_after(&mut self, lost: usize) -> Vec<(SubtaskId, SubtaskId)> {
         let mut blocked = Vec::new();
-        // One pass suffices: a node stands after everything it needs.
-        for id in &self.order {
-            if self.places[id] != Place::Waiting {
+        let by_lost = |at: usize| move |&dependent: &usize| (dependent, at);
+        let mut open: BTreeSet<(usize, usize)> = self.nodes[lost]
+            .dependents
+            .iter()
+            .map(by_lost(lost))
+            .collect();
+        while let Some((at, by)) = open.pop_first() {
+            if self.nodes[at].place != Place::Waiting {
                 continue;
             }
-            let lost = self.needs[id].iter().find(|need| {
-                matches!(
-                    self.places.get(*need),
-                    Some(Place::Failed | Place::Blocked { .. }) | None
-                )
-            });
-            if let Some(by) = lost.cloned() {
-                self.places
-                    .insert(id.clone(), Place::Blocked { by: by.clone() });
-                blocked.push((id.clone(), by));
-            }
+            let by = self.nodes[by].id.clone();
+            self.put(at, Place::Blocked { by: by.clone() });
+            open.extend(self.nodes[at].dependents.iter().map(by_lost(at)));
+            blocked.push((self.nodes[at].id.clone(), by));
         }
         blocked
     }
 }
 
+impl Place {
+    fn is_open(&self) -> bool {
+        matches!(self, Self::Waiting | Self::Running)
+    }
+
+    /// What needs it can never start. A cancelled node is none of these: its dependents are cancelled too.
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Failed | Self::Blocked { .. })
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -142,13 +229,15 @@ mod tests {
                 let needs = if n == 0 { BTreeSet::new() } else { needs.iter().map(|i| id(i.index(n))).collect() };
                 (id(n), needs)
             });
+            let nodes: Vec<_> = nodes.collect();
+            let needs: BTreeMap<_, _> = nodes.iter().cloned().collect();
             let mut schedule = Schedule::default();
             schedule.add(nodes);
             let (mut running, mut started, mut picks) = (Vec::new(), BTreeSet::new(), picks.into_iter().cycle());
             loop {
                 for ready in schedule.ready() {
                     prop_assert!(started.insert(ready.clone()), "started twice");
-                    for need in &schedule.needs[&ready] {
+                    for need in &needs[&ready] {
                         prop_assert_eq!(schedule.place(need), Some(&Place::Done));
                     }
                     schedule.set(&ready, Place::Running);

@@ -1,14 +1,17 @@
 //! A commit of the store as the tree a sandbox opens at, and a sandbox's changes as edits of the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures::stream::BoxStream;
+use bytes::{Bytes, BytesMut};
+use futures::stream::{BoxStream, StreamExt};
 
 use crate::id::{BlobId, CommitId};
 use crate::sandbox::{self, Changes, Entry, Tree};
 use crate::workspace::{self, Edit, Store};
+
+/// Bytes of a whole tree up to which it is held in memory for all agents that start from it.
+const LOADED: u64 = 8 << 20;
 
 /// A commit as agents start from it.
 pub(super) struct Standing {
@@ -22,7 +25,10 @@ impl Standing {
     /// Reads a commit's list of files; their bytes stay in the store.
     pub async fn of(store: &Store, commit: &CommitId) -> Result<Self, workspace::Error> {
         const AGENTS_MD: &[u8] = b"AGENTS.md";
-        let tree = tree(store, commit).await?;
+        let mut tree = tree(store, commit).await?;
+        if tree.entries.values().map(|entry| entry.size).sum::<u64>() <= LOADED {
+            tree.contents = Arc::new(Loaded::of(store, &tree).await?);
+        }
         let agents_md = match tree.entries.contains_key(AGENTS_MD) {
             true => store.blob(commit, AGENTS_MD).await?,
             false => None,
@@ -56,6 +62,50 @@ pub(super) async fn tree(store: &Store, commit: &CommitId) -> Result<Tree, works
         entries,
         contents: Arc::new(Blobs(store.clone())),
     })
+}
+
+/// The bytes of a small tree, read once.
+struct Loaded(HashMap<String, Bytes>);
+
+impl Loaded {
+    async fn of(store: &Store, tree: &Tree) -> Result<Self, workspace::Error> {
+        let sizes: BTreeMap<&str, u64> = tree
+            .entries
+            .values()
+            .map(|entry| (entry.id.as_str(), entry.size))
+            .collect();
+        let mut chunks = store.read(sizes.keys().map(|id| BlobId::new(*id)).collect());
+        let unread = |what: String| workspace::Error::Unreadable {
+            operation: "cat-file",
+            what,
+        };
+        let mut bytes = BytesMut::new();
+        let mut loaded = HashMap::with_capacity(sizes.len());
+        for (id, size) in sizes {
+            let size = usize::try_from(size).map_err(|error| unread(error.to_string()))?;
+            while bytes.len() < size {
+                match chunks.next().await {
+                    Some(chunk) => {
+                        bytes.extend_from_slice(&chunk.map_err(|error| unread(error.to_string()))?)
+                    }
+                    None => return Err(unread(format!("{id} ends too soon"))),
+                }
+            }
+            loaded.insert(id.to_owned(), bytes.split_to(size).freeze());
+        }
+        Ok(Self(loaded))
+    }
+}
+
+impl sandbox::Contents for Loaded {
+    fn read(&self, ids: Vec<String>) -> BoxStream<'static, std::io::Result<Bytes>> {
+        let missing = |id: &str| std::io::Error::other(format!("{id} is not of this tree"));
+        let found: Vec<_> = ids
+            .iter()
+            .map(|id| self.0.get(id).cloned().ok_or_else(|| missing(id)))
+            .collect();
+        futures::stream::iter(found).boxed()
+    }
 }
 
 struct Blobs(Store);
