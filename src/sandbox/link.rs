@@ -178,6 +178,9 @@ impl Outbox {
     }
 }
 
+/// Bytes that one write gathers.
+const BATCH: usize = 64 << 10;
+
 async fn write(
     mut writer: impl AsyncWrite + Unpin,
     (mut control, mut data): Inbox,
@@ -193,6 +196,13 @@ async fn write(
         };
         bytes.clear();
         frame.encode(&mut bytes);
+        // What is queued already goes out in the same write, control first.
+        while bytes.len() < BATCH {
+            match control.try_recv().or_else(|_| data.try_recv()) {
+                Ok(frame) => frame.encode(&mut bytes),
+                Err(_) => break,
+            }
+        }
         let written = async {
             writer.write_all(&bytes).await?;
             writer.flush().await

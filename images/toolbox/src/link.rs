@@ -45,6 +45,13 @@ struct State {
 /// The call was cancelled while it had something to say.
 pub struct Cancelled;
 
+impl Queue {
+    /// Control before data.
+    fn pop(&mut self) -> Option<Frame> {
+        self.control.pop_front().or_else(|| self.data.pop_front())
+    }
+}
+
 impl Link {
     /// A link without channels; `bell` is rung when one is cancelled.
     pub fn new(bell: Arc<Bell>) -> Arc<Link> {
@@ -65,12 +72,16 @@ impl Link {
 
     fn push(&self, frame: Frame) {
         let mut queue = lock(&self.queue);
+        // A short answer waits for the close that follows it: one write, one step through the engine.
+        let waits = frame.kind == Kind::Data && frame.body.len() < MAX_DATA;
         // A close must not overtake the data before it on its channel.
         match frame.kind {
             Kind::Data | Kind::Close => queue.data.push_back(frame),
             _ => queue.control.push_back(frame),
         }
-        self.filled.notify_one();
+        if !waits {
+            self.filled.notify_one();
+        }
     }
 
     /// Writes frames until the stream fails.
@@ -79,6 +90,12 @@ impl Link {
         loop {
             bytes.clear();
             self.next().encode(&mut bytes);
+            while bytes.len() < MAX_DATA {
+                match lock(&self.queue).pop() {
+                    Some(frame) => frame.encode(&mut bytes),
+                    None => break,
+                }
+            }
             if let Err(error) = out.write_all(&bytes).and_then(|()| out.flush()) {
                 return error;
             }
@@ -88,10 +105,7 @@ impl Link {
     fn next(&self) -> Frame {
         let mut queue = lock(&self.queue);
         loop {
-            if let Some(frame) = queue.control.pop_front() {
-                return frame;
-            }
-            if let Some(frame) = queue.data.pop_front() {
+            if let Some(frame) = queue.pop() {
                 return frame;
             }
             queue = self
@@ -177,6 +191,8 @@ impl Channel {
         for part in bytes.chunks(MAX_DATA) {
             let mut state = lock(&self.state);
             while state.credit < part.len() && !state.cancelled {
+                // What was held back for a close must go out, or no credit comes back for it.
+                self.link.filled.notify_one();
                 state = self
                     .changed
                     .wait(state)
