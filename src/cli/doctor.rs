@@ -47,7 +47,7 @@ async fn engine(config: &Config) -> Vec<Check> {
     };
     let about = engine.about();
     let found = format!(
-        "{} at {}, API {}, {}, {}, {}",
+        "{} at {}, API {}, cgroup v{}, {}, {}",
         about.version, about.address, about.api, about.cgroup, about.storage, about.arch
     );
     let mut checks = vec![ops::engine_api(name, found, &about.api)];

@@ -1,5 +1,7 @@
 //! The end of a run in a few lines: what it came to, who did what, the verdict, what to type next.
 
+use std::collections::BTreeSet;
+
 use console::style;
 
 use super::text;
@@ -26,8 +28,16 @@ pub fn lines(summary: &Summary) -> String {
         out.push_str(&text::block(&summary.summary, "  ", 12));
     }
     out.push_str(&verdict(summary.verdict.as_ref()));
-    for left in &summary.left_out {
-        let (path, why) = (text::line(&left.path, 80), text::line(&left.reason, 80));
+    // What ignore rules name is build output, of the same kind in every sandbox: `show` lists it.
+    let named = summary
+        .left_out
+        .iter()
+        .filter(|left| left.reason != "ignored");
+    let named: BTreeSet<(&str, &str)> = named
+        .map(|l| (l.path.as_str(), l.reason.as_str()))
+        .collect();
+    for (path, why) in named {
+        let (path, why) = (text::line(path, 80), text::line(why, 80));
         out.push_str(&format!("left out: {path} ({why})\n"));
     }
     for warning in &summary.warnings {
@@ -79,7 +89,6 @@ pub fn verdict(verdict: Option<&Verdict>) -> String {
         coloured(verdict.status),
         text::line(verdict.tree.get(..10).unwrap_or(&verdict.tree), 10)
     );
-    out.push_str(&text::block(&verdict.summary, "  ", 8));
     for run in &verdict.commands {
         let line = wording::command_line(&run.command, run.exit_code, run.seconds);
         let shown = if run.exit_code == Some(0) {
@@ -102,6 +111,10 @@ pub fn verdict(verdict: Option<&Verdict>) -> String {
             "  {} protected file changed: {path}\n",
             mark("failed")
         ));
+    }
+    if !verdict.summary.trim().is_empty() {
+        let said = format!("the verifier: {}", verdict.summary.trim());
+        out.push_str(&text::block(&said, "  ", 8));
     }
     out
 }
@@ -139,10 +152,13 @@ pub fn delivered(summary: &Summary) -> String {
     if let Some(patch) = &summary.patch {
         out.push_str(&format!("patch:   {}\n", text::plain(patch)));
     }
-    out.push_str(&format!(
-        "details: wharf show {}\n",
-        text::line(&summary.run, 40)
-    ));
+    if summary.branch.is_none() && summary.patch.is_none() && summary.snapshot == summary.base {
+        out.push_str("no change was made\n");
+    }
+    let details = format!("wharf show {}", text::line(&summary.run, 40));
+    if summary.next.trim() != details {
+        out.push_str(&format!("details: {details}\n"));
+    }
     if !summary.next.trim().is_empty() {
         out.push_str(&format!("next:    {}\n", text::line(&summary.next, 400)));
     }
@@ -239,16 +255,16 @@ mod tests {
         let expected = "\
 unverified  run r1  1m12s, 1 round, 1,200 tokens, cost unknown
   a criterion is unknown
-  ✓ a                    coder        done  1 file, 3 turns, 1.2k tokens, cost unknown, 9s
+  ✓ a                    coder        done  1 file, 3 turns, 1.2k tokens, cost unknown, 9.0s
 
   all�[2J done
 
 verdict: unknown on tree 0123456789
-  not sure
-  ✗ acceptance: pytest -> no exit code in 1s
+  ✗ acceptance: pytest -> no exit code in 1.0s
       timed out
   ? Prices are rounded  [no evidence]
   ✗ protected file changed: tests/t.py
+  the verifier: not sure
 warning: w
 
 branch:  wharf/r1

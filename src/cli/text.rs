@@ -54,6 +54,9 @@ pub fn elapsed(time: Duration) -> String {
 
 /// `elapsed` of seconds as the journal has them; nonsense is shown as nothing.
 pub fn seconds(seconds: f64) -> String {
+    if (0.0..10.0).contains(&seconds) {
+        return format!("{seconds:.1}s");
+    }
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), elapsed)
 }
 

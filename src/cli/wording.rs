@@ -35,15 +35,15 @@ pub fn notice(notice: &Notice) -> String {
             left_out,
         } => base(*files, *bytes, *dirty, hidden, left_out),
         Notice::Round { round } => format!("round {round}"),
-        Notice::Planned { subtasks, .. } => planned(subtasks),
-        Notice::AgentStarted { agent, role, .. } => format!("{agent} ({role}) started"),
+        Notice::Planned { subtasks, .. } => return planned(subtasks),
+        Notice::AgentStarted { agent, role, .. } => format!("{} started", who(agent, role)),
         Notice::AgentTurn {
             agent,
             role,
             turn,
             doing,
         } => {
-            format!("{agent} ({role}) turn {turn}: {doing}")
+            format!("{} turn {turn}: {doing}", who(agent, role))
         }
         Notice::AgentEnded { .. } => ended(notice),
         Notice::Waiting {
@@ -102,15 +102,25 @@ fn planned(subtasks: &[(String, String, Vec<String>)]) -> String {
     let named: Vec<String> = subtasks
         .iter()
         .map(|(id, role, needs)| match needs.as_slice() {
-            [] => format!("{id} ({role})"),
-            needs => format!("{id} ({role}, after {})", needs.join(" and ")),
+            [] => format!("         {id} ({role})"),
+            needs => format!("         {id} ({role}) after {}", needs.join(", ")),
         })
+        .map(|line| format!("\n{}", text::line(&line, WIDTH)))
         .collect();
     format!(
-        "plan: {}: {}",
+        "plan: {}{}",
         text::plural(subtasks.len(), "subtask"),
-        named.join(", ")
+        named.concat()
     )
+}
+
+/// `fix (coder)`; an agent named as its role is named once.
+fn who(agent: &str, role: &str) -> String {
+    if agent == role {
+        agent.to_owned()
+    } else {
+        format!("{agent} ({role})")
+    }
 }
 
 fn ended(notice: &Notice) -> String {
@@ -128,7 +138,7 @@ fn ended(notice: &Notice) -> String {
     else {
         return String::new();
     };
-    let mut line = format!("{agent} ({role}) {status}");
+    let mut line = format!("{} {status}", who(agent, role));
     if let Some(reason) = reason {
         line.push_str(&format!(": {}", text::line(reason, 80)));
     }
@@ -193,7 +203,7 @@ mod tests {
     fn a_command_without_an_exit_code_does_not_read_as_success() {
         assert_eq!(
             command_line("make lint", None, 3.2),
-            "acceptance: make lint -> no exit code in 3s"
+            "acceptance: make lint -> no exit code in 3.2s"
         );
     }
 }

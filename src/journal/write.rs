@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, oneshot};
@@ -36,7 +37,9 @@ impl Writer {
                 source,
             }
         };
+        // It holds all that models said: for its owner alone.
         let mut file = OpenOptions::new()
+            .mode(0o600)
             .create(true)
             .append(true)
             .read(true)

@@ -5,7 +5,13 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::recording::Recording;
-use super::{About, Error, Key, Model, Reply, Request, ids, outgoing};
+use super::{About, Error, Key, Model, Price, Reply, Request, ids, outgoing};
+
+const FREE: Price = Price {
+    input: 0.0,
+    cached_input: 0.0,
+    output: 0.0,
+};
 
 /// Tokens a recording pretends to hold: what was answered once fitted.
 const CONTEXT_WINDOW: u64 = 128_000;
@@ -59,7 +65,8 @@ impl Model for Replay {
             host: None,
             port: None,
             context_window: CONTEXT_WINDOW,
-            price: self.recording.price,
+            // Nobody is paid for what was answered before.
+            price: self.recording.price.or(Some(FREE)),
             recorded: Some(self.recording.made_on.clone()),
         }
     }
@@ -135,7 +142,7 @@ mod tests {
         );
         assert_eq!(
             (replay.about().name.as_str(), replay.about().price),
-            ("replay:tape", None)
+            ("replay:tape", Some(FREE))
         );
     }
 

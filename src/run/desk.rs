@@ -207,10 +207,12 @@ impl Desk {
         self.shared
             .board
             .change(self.who.subtask.as_str(), |row| row.turn = turn.number);
-        let doing = turn
+        let tools: Vec<&str> = turn
             .results
-            .last()
-            .map_or_else(String::new, |last| last.tool.clone());
+            .iter()
+            .map(|result| result.tool.as_str())
+            .collect();
+        let doing = tools.join(", ");
         self.shared.tell(&Notice::AgentTurn {
             agent: self.who.subtask.to_string(),
             role: self.who.role.to_string(),

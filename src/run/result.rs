@@ -9,7 +9,7 @@ use super::summary::{
 };
 use super::words;
 use crate::id::SubtaskId;
-use crate::journal::{AgentState, State, Subtask, SubtaskState, SubtaskStatus};
+use crate::journal::{AgentKind, AgentState, State, Subtask, SubtaskState, SubtaskStatus};
 
 /// What the journal tells of a run. Status, exit code and reason are those of its last line; a run
 /// without one was cut off, which is an error until somebody resumes it.
@@ -151,7 +151,14 @@ fn left_out(state: &State) -> Vec<LeftOut> {
             subtask: None,
         })
         .collect();
-    for (agent, agent_state) in &state.agents {
+    // What a coordinator or a verifier leaves in its sandbox is thrown away with it.
+    let kept = state.agents.iter().filter(|(_, agent)| {
+        !matches!(
+            agent.kind,
+            Some(AgentKind::Coordinator | AgentKind::Verifier)
+        )
+    });
+    for (agent, agent_state) in kept {
         for line in &agent_state.left_out {
             let (path, reason) = line.rsplit_once(": ").unwrap_or((line, ""));
             let (path, reason) = (path.to_owned(), reason.to_owned());
