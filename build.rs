@@ -23,6 +23,7 @@ fn main() -> Result<(), String> {
     ] {
         println!("cargo:rerun-if-changed={path}");
     }
+    name_commit();
     let out = PathBuf::from(variable("OUT_DIR")?);
     let target = variable("TARGET")?;
     // What is at hand suffices almost always, and then no network is touched.
@@ -45,6 +46,24 @@ fn main() -> Result<(), String> {
     }
     println!("cargo:rustc-env=WHARF_TOOLBOX={}", program.display());
     Ok(())
+}
+
+/// Tells `--version` the commit, where this is a checkout with git at hand; else there is none to tell.
+fn name_commit() {
+    let heads = Path::new(".git/logs/HEAD");
+    if !heads.is_file() {
+        return;
+    }
+    println!("cargo:rerun-if-changed={}", heads.display());
+    let asked = Command::new("git")
+        .args(["rev-parse", "--short=10", "HEAD"])
+        .output();
+    if let Ok(Output { status, stdout, .. }) = asked
+        && status.success()
+    {
+        let commit = String::from_utf8_lossy(&stdout);
+        println!("cargo:rustc-env=WHARF_COMMIT={}", commit.trim());
+    }
 }
 
 fn build(out: &Path, target: &str, more: &[&str]) -> Result<Output, String> {

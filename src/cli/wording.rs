@@ -102,10 +102,10 @@ fn planned(subtasks: &[(String, String, Vec<String>)]) -> String {
     let named: Vec<String> = subtasks
         .iter()
         .map(|(id, role, needs)| match needs.as_slice() {
-            [] => format!("         {id} ({role})"),
-            needs => format!("         {id} ({role}) after {}", needs.join(", ")),
+            [] => format!("{id} ({role})"),
+            needs => format!("{id} ({role}) after {}", needs.join(", ")),
         })
-        .map(|line| format!("\n{}", text::line(&line, WIDTH)))
+        .map(|line| format!("\n           {}", text::line(&line, WIDTH)))
         .collect();
     format!(
         "plan: {}{}",

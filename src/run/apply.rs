@@ -63,6 +63,15 @@ pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Applied, Error>
             hint: String::new(),
         });
     };
+    if started.options["copy"] == true && force == Force::No {
+        return Err(Error::Start {
+            code: 2,
+            kind: "copy",
+            message: format!("the run worked on a copy of {}", started.workspace),
+            hint: "its patch applies with `git apply`; --force changes the directory itself"
+                .to_owned(),
+        });
+    }
     let workspace = Path::new(&started.workspace);
     let applied = run
         .store

@@ -99,7 +99,7 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     if shared.options.apply && status == super::Status::Passed {
         apply(&shared, drive, &mut summary).await?;
     }
-    summary.next = report::next(&summary);
+    summary.next = report::next(&summary, shared.plan.workspace.copy);
     close(&shared, &summary).await?;
     Ok(summary)
 }
@@ -116,7 +116,7 @@ pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, E
     };
     (summary.status, summary.exit_code, summary.reason) = status::judge(&drive.facts);
     summary.snapshot = Some(drive.merged.to_string());
-    summary.next = report::next(&summary);
+    summary.next = report::next(&summary, shared.plan.workspace.copy);
     match close(&shared, &summary).await {
         Ok(()) => Ok(summary),
         Err(_) => Err(error),

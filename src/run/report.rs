@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use super::summary::{Status, Summary, Verdict, VerdictStatus};
 
 /// What the operator does next, as a command.
-pub fn next(summary: &Summary) -> String {
+pub fn next(summary: &Summary, copy: bool) -> String {
     let run = &summary.run;
     match summary.status {
         Status::Passed if summary.branch.is_none() && summary.patch.is_none() => {
             format!("wharf show {run}")
         }
+        // The directory itself was never meant to change.
+        Status::Passed if copy => format!("wharf diff {run}"),
         Status::Passed => match &summary.branch {
             Some(branch) => format!("git merge {branch}"),
             None => format!("wharf apply {run}"),

@@ -413,3 +413,63 @@ async fn with_a_bad_plan_nothing_is_asked_of_anyone() {
     assert!(server.requests().is_empty());
     assert!(!operator.state().join("runs").exists());
 }
+
+/// The README's first command, from a copy of the shipped folder: recorded answers, real containers.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_quickstart_passes_from_its_recording_and_leaves_its_folder_alone() {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    let plans = operator.work().join("plans");
+    copy(std::path::Path::new("plans"), &plans);
+    let before = operator.photograph();
+    let said = operator
+        .wharf(
+            None,
+            &[
+                "run",
+                "--plan",
+                "plans/quickstart.yaml",
+                "--run-id",
+                "run",
+                "--json",
+            ],
+        )
+        .await;
+    let result = said.object();
+    assert_eq!(said.code, Some(0), "{result:#}");
+    assert_eq!(result["status"], "passed");
+    assert_eq!(result["warnings"], json!([]));
+    assert_eq!(result["verdict"]["criteria"].as_array().unwrap().len(), 4);
+    assert!(
+        said.stderr.contains("recorded answers, no model is asked"),
+        "{}",
+        said.stderr
+    );
+    let patch = operator.of_run("result.patch");
+    assert!(
+        patch.contains("prices/money.py") && patch.contains("ValueError"),
+        "{patch}"
+    );
+    assert_eq!(operator.photograph(), before);
+    let said = operator.wharf(None, &["apply", "run"]).await;
+    assert_eq!(
+        said.code,
+        Some(2),
+        "a copy's folder is changed only by force: {}",
+        said.stderr
+    );
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
