@@ -4,13 +4,15 @@ use super::fault::Fault;
 use super::find::Found;
 use super::{find, out, state, text};
 use crate::config::Flags;
-use crate::run::Status;
+use crate::run::{Put, Status};
 use crate::workspace::{Applied, Force, Git};
 
 /// Put a run's result into the directory it worked on
 ///
 /// Merges with what you changed meanwhile, file by file, and changes nothing at all when one file
-/// conflicts. Your index, branch and commits are not touched.
+/// conflicts. Your index, branch and commits are not touched. The result of a run that worked on a
+/// copy is put into the copied directory only by --force; `wharf show` names
+/// the git command that applies its patch.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  wharf apply last")]
 pub struct Args {
@@ -33,33 +35,33 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     } else {
         Force::No
     };
-    let applied = apply(config.git(), &found, force).await?;
+    let Put { directory, applied } = apply(config.git(), &found, force).await?;
+    let place = text::line(&directory, 200);
     if args.json {
         out::json(&match &applied {
-            Applied::Done { paths } => serde_json::json!({"applied": true, "paths": paths}),
+            Applied::Done { paths } => {
+                serde_json::json!({"applied": true, "directory": directory, "paths": paths})
+            }
             Applied::Refused { paths } => {
                 let refused: Vec<_> = paths
                     .iter()
                     .map(|(path, reason)| serde_json::json!({"path": path, "reason": reason}))
                     .collect();
-                serde_json::json!({"applied": false, "refused": refused})
+                serde_json::json!({"applied": false, "directory": directory, "refused": refused})
             }
         })?;
     }
     match applied {
         Applied::Done { paths } => {
             if !args.json {
-                let mut page = format!("applied {}\n", text::plural(paths.len(), "path"));
-                paths
-                    .iter()
-                    .for_each(|path| page.push_str(&format!("  {}\n", text::line(path, 200))));
-                out::print(&page)?;
+                out::print(&done(&place, &paths))?;
             }
             Ok(0)
         }
         Applied::Refused { paths } => {
-            let mut page =
-                "nothing was changed: these paths conflict with your own changes\n".to_owned();
+            let mut page = format!(
+                "nothing was changed in {place}: these paths conflict with your own changes\n"
+            );
             for (path, reason) in &paths {
                 page.push_str(&format!(
                     "  {}: {}\n",
@@ -76,8 +78,19 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     }
 }
 
+fn done(place: &str, paths: &[String]) -> String {
+    if paths.is_empty() {
+        return format!("already there: nothing to change in {place}\n");
+    }
+    let mut page = format!("changed {} in {place}\n", text::plural(paths.len(), "path"));
+    paths
+        .iter()
+        .for_each(|path| page.push_str(&format!("  {}\n", text::line(path, 200))));
+    page
+}
+
 /// Applies a run that passed; another one only by force.
-async fn apply(git: Git, found: &Found, force: Force) -> Result<Applied, Fault> {
+async fn apply(git: Git, found: &Found, force: Force) -> Result<Put, Fault> {
     let passed = found
         .result()
         .is_some_and(|summary| summary.status == Status::Passed);

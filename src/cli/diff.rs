@@ -5,13 +5,17 @@ use super::find::Found;
 use super::{find, out, state, text};
 use crate::config::Flags;
 use crate::id::CommitId;
-use crate::journal::{self, Event, Line};
+use crate::journal::{self, Event, Line, State};
+use crate::run;
 use crate::workspace::Store;
 
 /// Bytes of a printed patch.
 const LIMIT: usize = 64 << 20;
 
 /// Print what a run changed as a patch, or what one subtask did
+///
+/// Its paths begin at the top of the repository, as those of the run's own patch do; a run that
+/// worked on a copy has them begin at the copied directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  wharf diff last | less")]
 pub struct Args {
@@ -31,7 +35,12 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
         Some(id) => one(&found, &lines, id)?,
     };
     let store = Store::open(config.git(), found.dir.join("store.git")).map_err(fault)?;
-    let patch = store.patch(&from, &to, LIMIT).await.map_err(fault)?;
+    let root = run::Root::of(&State::of(&lines));
+    let prefix = root.as_ref().map_or("", run::Root::prefix);
+    let patch = store
+        .patch(&from, &to, prefix, LIMIT)
+        .await
+        .map_err(fault)?;
     if patch.cut {
         return Err(
             Fault::usage(format!("the patch is larger than {} MiB", LIMIT >> 20)).hint(format!(

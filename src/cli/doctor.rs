@@ -46,9 +46,13 @@ async fn engine(config: &Config) -> Vec<Check> {
         Err(error) => return vec![Check::failed(name, error.to_string(), error.hint())],
     };
     let about = engine.about();
+    let cgroup = match about.cgroup.trim_start_matches('v') {
+        "" => "cgroup version not told".to_owned(),
+        version => format!("cgroup v{version}"),
+    };
     let found = format!(
-        "{} at {}, API {}, cgroup v{}, {}, {}",
-        about.version, about.address, about.api, about.cgroup, about.storage, about.arch
+        "{} at {}, API {}, {cgroup}, {}, {}",
+        about.version, about.address, about.api, about.storage, about.arch
     );
     let mut checks = vec![ops::engine_api(name, found, &about.api)];
     checks.push(match engine.images().await {

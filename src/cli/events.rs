@@ -154,12 +154,12 @@ fn event(event: &Event) -> String {
             cost_usd,
             seconds,
         } => format!(
-            "{} answer {call}: {} ({} in, {} out, {}, {})",
+            "{} answer {call}: {} ({} in, {} out{}, {})",
             agent.subtask,
             answer(reply),
             text::count(usage.input_tokens),
             text::count(usage.output_tokens),
-            text::cost(*cost_usd),
+            text::and_cost(*cost_usd),
             text::seconds(*seconds)
         ),
         Event::ModelFailed {

@@ -72,7 +72,12 @@ pub fn act(args: Args) -> Result<i32, Fault> {
 fn check(files: &[PathBuf], json: bool) -> Result<i32, Fault> {
     let read: Vec<_> = files
         .iter()
-        .map(|file| (file, plan_file::read(file)))
+        .map(|file| {
+            (
+                file,
+                plan_file::read(file).map_err(|fault| of_a_run(file, fault)),
+            )
+        })
         .collect();
     if json {
         let plans: Vec<Value> = read
@@ -98,6 +103,22 @@ fn check(files: &[PathBuf], json: bool) -> Result<i32, Fault> {
         }
     }
     Ok(code)
+}
+
+/// Where a run's name was given for a file, the fault says where that run's plan is.
+fn of_a_run(file: &Path, fault: Fault) -> Fault {
+    if file.exists() {
+        return fault;
+    }
+    let name = file.to_string_lossy();
+    match state::directory().and_then(|state| find::one(&state, &name)) {
+        Ok(run) => fault.hint(format!(
+            "this verb checks files; the plan of run {} is {}",
+            run.id,
+            run.dir.join("plan.yaml").display()
+        )),
+        Err(_) => fault,
+    }
 }
 
 fn about(file: &PlanFile) -> String {

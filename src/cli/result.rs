@@ -4,31 +4,32 @@ use std::collections::BTreeSet;
 
 use console::style;
 
-use super::text;
+use super::text::{self, Answers};
 use super::wording::{self, status_word};
-use crate::run::{Criterion, Status, SubtaskResult, Summary, Verdict, VerdictStatus};
+use crate::journal::{CommandRun, Usage};
+use crate::run::{
+    AgentResult, ConflictResult, Criterion, Status, SubtaskResult, Summary, Verdict, VerdictStatus,
+};
 
 /// The lines printed when a run ends.
 pub fn lines(summary: &Summary) -> String {
     let mut out = head(summary);
+    let answers = Answers::of(&summary.models);
     for subtask in &summary.subtasks {
-        out.push_str(&subtask_line(subtask));
+        out.push_str(&subtask_line(subtask, answers));
     }
     for conflict in &summary.conflicts {
-        out.push_str(&format!(
-            "  {} {}  conflict in {}{}\n",
-            mark(status_word(conflict.status)),
-            text::line(&conflict.id, 40),
-            text::line(&conflict.files.join(", "), 80),
-            reason(conflict.reason.as_deref())
-        ));
+        out.push_str(&conflict_line(conflict));
+    }
+    for agent in &summary.agents {
+        out.push_str(&agent_line(agent, answers));
     }
     if !summary.summary.trim().is_empty() {
         out.push('\n');
         out.push_str(&text::block(&summary.summary, "  ", 12));
     }
     out.push_str(&verdict(summary.verdict.as_ref()));
-    // What ignore rules name is build output, of the same kind in every sandbox: `show` lists it.
+    // What ignore rules name is build output, of the same kind in every sandbox: report.md lists it.
     let named = summary
         .left_out
         .iter()
@@ -56,22 +57,19 @@ pub fn head(summary: &Summary) -> String {
         Status::Unverified | Status::Limited | Status::Interrupted => style(word).yellow().bold(),
         Status::Failed | Status::Error => style(word).red().bold(),
     };
-    let tokens = summary
-        .usage
-        .input_tokens
-        .saturating_add(summary.usage.output_tokens);
+    let usage = &summary.usage;
+    let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
     let estimate = if summary.usage.estimated {
         " (estimated)"
     } else {
         ""
     };
     let mut out = format!(
-        "{shown}  run {}  {}, {}, {} tokens{estimate}, {}\n",
+        "{shown}  run {}  {}, {}, {}{estimate}\n",
         text::line(&summary.run, 40),
         text::seconds(summary.seconds),
         text::plural(summary.rounds as usize, "round"),
-        text::count(tokens),
-        text::cost(summary.cost_usd)
+        Answers::of(&summary.models).spent(&text::count(tokens), summary.cost_usd)
     );
     if !summary.reason.is_empty() {
         out.push_str(&text::block(&summary.reason, "  ", 6));
@@ -89,7 +87,12 @@ pub fn verdict(verdict: Option<&Verdict>) -> String {
         coloured(verdict.status),
         text::line(verdict.tree.get(..10).unwrap_or(&verdict.tree), 10)
     );
-    for run in &verdict.commands {
+    // What decided comes first.
+    let (passed, decided): (Vec<&CommandRun>, Vec<_>) = verdict
+        .commands
+        .iter()
+        .partition(|run| run.exit_code == Some(0));
+    for run in decided.into_iter().chain(passed) {
         let line = wording::command_line(&run.command, run.exit_code, run.seconds);
         let shown = if run.exit_code == Some(0) {
             "done"
@@ -112,9 +115,13 @@ pub fn verdict(verdict: Option<&Verdict>) -> String {
             mark("failed")
         ));
     }
-    if !verdict.summary.trim().is_empty() {
-        let said = format!("the verifier: {}", verdict.summary.trim());
-        out.push_str(&text::block(&said, "  ", 8));
+    match (verdict.summary.trim(), verdict.criteria.is_empty()) {
+        ("", _) => {}
+        // Without judged criteria it is Wharf that says why there are none.
+        (why, true) => out.push_str(&text::block(why, "  ", 8)),
+        (said, false) => {
+            out.push_str(&text::block(&format!("the verifier says: {said}"), "  ", 8));
+        }
     }
     out
 }
@@ -152,8 +159,11 @@ pub fn delivered(summary: &Summary) -> String {
     if let Some(patch) = &summary.patch {
         out.push_str(&format!("patch:   {}\n", text::plain(patch)));
     }
-    if summary.branch.is_none() && summary.patch.is_none() && summary.snapshot == summary.base {
-        out.push_str("no change was made\n");
+    if let Some(apply) = &summary.apply {
+        out.push_str(&format!("apply:   {}\n", text::plain(apply)));
+    }
+    if let Some(nothing) = nothing(summary) {
+        out.push_str(&format!("{nothing}\n"));
     }
     let details = format!("wharf show {}", text::line(&summary.run, 40));
     if summary.next.trim() != details {
@@ -165,24 +175,73 @@ pub fn delivered(summary: &Summary) -> String {
     out
 }
 
-fn subtask_line(subtask: &SubtaskResult) -> String {
+/// Said in place of a branch or a patch when a run that came to its end has neither.
+fn nothing(summary: &Summary) -> Option<&'static str> {
+    let ended = match summary.status {
+        Status::Passed | Status::Failed | Status::Unverified | Status::Limited => true,
+        Status::Interrupted | Status::Error => false,
+    };
+    let delivered = summary.branch.is_some() || summary.patch.is_some();
+    let changed = |subtask: &SubtaskResult| !subtask.changed_files.is_empty();
+    match (ended && !delivered, summary.subtasks.iter().any(changed)) {
+        (false, _) => None,
+        (true, false) => Some("no change was made"),
+        (true, true) => Some("no change was delivered: what the subtasks made did not come to one"),
+    }
+}
+
+fn subtask_line(subtask: &SubtaskResult, answers: Answers) -> String {
     let word = status_word(subtask.status);
-    let tokens = subtask
-        .usage
-        .input_tokens
-        .saturating_add(subtask.usage.output_tokens);
     format!(
-        "  {} {:<20} {:<12} {word}{}  {}, {}, {} tokens, {}, {}\n",
+        "  {} {:<20} {:<12} {word}{}  {}, {}, {}, {}\n",
         mark(word),
         text::line(&subtask.id, 40),
         text::line(&subtask.role, 40),
         reason(subtask.reason.as_deref()),
         text::plural(subtask.changed_files.len(), "file"),
         text::plural(subtask.turns as usize, "turn"),
-        text::short(tokens),
-        text::cost(subtask.cost_usd),
+        answers.spent(&tokens(&subtask.usage), subtask.cost_usd),
         text::seconds(subtask.seconds)
     )
+}
+
+fn conflict_line(conflict: &ConflictResult) -> String {
+    format!(
+        "  {} {:<20} {:<12} conflict in {}{}  {}, {} tokens\n",
+        mark(status_word(conflict.status)),
+        text::line(&conflict.id, 40),
+        "merger",
+        text::line(&conflict.files.join(", "), 80),
+        reason(conflict.reason.as_deref()),
+        text::plural(conflict.turns as usize, "turn"),
+        tokens(&conflict.usage)
+    )
+}
+
+/// The line of a coordinator, a verifier or the summary, so that the tokens add up.
+fn agent_line(agent: &AgentResult, answers: Answers) -> String {
+    let mut line = format!("  {} {:<20} ", mark(""), text::line(&agent.id, 40));
+    let role = if agent.id == agent.role {
+        ""
+    } else {
+        &agent.role
+    };
+    line.push_str(&format!("{:<12} ", text::line(role, 40)));
+    if agent.round > 1 {
+        line.push_str(&format!("round {}  ", agent.round));
+    }
+    if agent.turns > 0 {
+        line.push_str(&format!("{}, ", text::plural(agent.turns as usize, "turn")));
+    }
+    line.push_str(&answers.spent(&tokens(&agent.usage), agent.cost_usd));
+    if agent.seconds > 0.0 {
+        line.push_str(&format!(", {}", text::seconds(agent.seconds)));
+    }
+    line + "\n"
+}
+
+fn tokens(usage: &Usage) -> String {
+    text::short(usage.input_tokens.saturating_add(usage.output_tokens))
 }
 
 fn criterion_line(criterion: &Criterion) -> String {
@@ -264,7 +323,7 @@ verdict: unknown on tree 0123456789
       timed out
   ? Prices are rounded  [no evidence]
   ✗ protected file changed: tests/t.py
-  the verifier: not sure
+  the verifier says: not sure
 warning: w
 
 branch:  wharf/r1

@@ -28,6 +28,8 @@ struct Row {
     seconds: f64,
     tokens: u64,
     cost_usd: Option<f64>,
+    #[serde(skip)]
+    answers: text::Answers,
     task: String,
 }
 
@@ -42,7 +44,10 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
         return Ok(0);
     }
     if rows.is_empty() {
-        out::note(&format!("no runs in {}", state.display()));
+        out::note(&format!(
+            "no runs in {} yet\nhint: `wharf run \"TASK\"` starts one; `wharf doctor` says what it needs",
+            state.display()
+        ));
         return Ok(0);
     }
     let width = rows
@@ -66,7 +71,7 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
                 .replace('T', " "),
             text::seconds(row.seconds),
             text::short(row.tokens),
-            text::cost(row.cost_usd),
+            row.answers.cost(row.cost_usd),
             text::line(&row.task, 60)
         ));
     }
@@ -91,6 +96,7 @@ fn row(found: &Found) -> Row {
                 .input_tokens
                 .saturating_add(summary.usage.output_tokens),
             cost_usd: summary.cost_usd,
+            answers: text::Answers::of(&summary.models),
             task: summary.task,
         };
     }
@@ -109,6 +115,7 @@ fn row(found: &Found) -> Row {
         seconds: story.seconds,
         tokens: story.tokens,
         cost_usd: story.spent.usd(),
+        answers: text::Answers::of(&story.models),
         task: story.task,
     }
 }

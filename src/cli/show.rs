@@ -6,8 +6,8 @@ use serde_json::json;
 use super::fault::Fault;
 use super::find::{self, Found};
 use super::story::{Conversation, Node, Story};
-use super::{out, result, state, text};
-use crate::journal::AgentKind;
+use super::text::{self, Answers};
+use super::{out, result, state};
 use crate::ops::Held;
 use crate::run::Summary;
 
@@ -80,12 +80,18 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
         "\nsubtasks: {done} of {} done\n",
         story.nodes.len()
     ));
+    let answers = Answers::of(&story.models);
     for node in &story.nodes {
-        out.push_str(&node_lines(node, story));
+        out.push_str(&node_lines(node, story, answers));
     }
+    let told: Vec<*const Conversation> = story
+        .nodes
+        .iter()
+        .filter_map(|node| story.conversation(node).map(std::ptr::from_ref))
+        .collect();
     for agent in &story.agents {
-        if matches!(agent.kind, AgentKind::Coordinator | AgentKind::Verifier) {
-            out.push_str(&agent_lines(agent));
+        if !told.contains(&std::ptr::from_ref(agent)) {
+            out.push_str(&agent_lines(agent, answers));
         }
     }
     match finished {
@@ -116,16 +122,15 @@ fn head(story: &Story, standing: &str) -> String {
             .bold(),
     };
     format!(
-        "{word}  run {}  {} so far, round {}, {} tokens, {}\n",
+        "{word}  run {}  {} so far, round {}, {}\n",
         text::line(&story.run, 40),
         text::seconds(story.seconds),
         story.rounds,
-        text::count(story.tokens),
-        text::cost(story.spent.usd())
+        Answers::of(&story.models).spent(&text::count(story.tokens), story.spent.usd())
     )
 }
 
-fn node_lines(node: &Node, story: &Story) -> String {
+fn node_lines(node: &Node, story: &Story, answers: Answers) -> String {
     let mut out = format!(
         "  {} {:<20} {:<12} {}",
         result::mark(node.state),
@@ -150,7 +155,7 @@ fn node_lines(node: &Node, story: &Story) -> String {
         out.push_str(&text::block(reason, "      why: ", 4));
     }
     if let Some(agent) = story.conversation(node) {
-        out.push_str(&format!("      {}\n", effort(agent)));
+        out.push_str(&format!("      {}\n", effort(agent, answers)));
         if let Some(summary) = &agent.summary {
             out.push_str(&text::block(summary, "      ", 12));
         }
@@ -174,19 +179,19 @@ fn node_lines(node: &Node, story: &Story) -> String {
     out
 }
 
-fn agent_lines(agent: &Conversation) -> String {
-    let state = match (agent.running, agent.seconds) {
-        (true, _) => "running",
-        (false, Some(_)) => "ended",
-        (false, None) => "stopped",
+/// One line for who worked no subtask; with the nodes' lines all tokens of the run are told.
+fn agent_lines(agent: &Conversation, answers: Answers) -> String {
+    let role = match agent.role.as_str() {
+        same if same == agent.subtask => "",
+        role => role,
     };
     let mut out = format!(
-        "  {} {:<20} {:<12} {state}, round {}\n      {}\n",
+        "  {} {:<20} {:<12} round {}: {}\n",
         result::mark(if agent.running { "running" } else { "" }),
         text::line(&agent.subtask, 40),
-        text::line(&agent.role, 40),
+        text::line(role, 40),
         agent.round,
-        effort(agent)
+        effort(agent, answers)
     );
     if let Some(reason) = &agent.reason {
         out.push_str(&text::block(reason, "      why: ", 4));
@@ -194,18 +199,20 @@ fn agent_lines(agent: &Conversation) -> String {
     out
 }
 
-fn effort(agent: &Conversation) -> String {
+fn effort(agent: &Conversation, answers: Answers) -> String {
+    let spent = answers.spent(&text::count(agent.tokens), agent.spent.usd());
+    if agent.model.is_empty() {
+        return format!("1 answer, {spent}");
+    }
     let time = match (agent.seconds, agent.running) {
         (Some(seconds), _) => text::seconds(seconds),
         (None, true) => "still at it".to_owned(),
         (None, false) => "cut off".to_owned(),
     };
     format!(
-        "{}, {}, {} tokens, {}, {time}, {}",
+        "{}, {}, {spent}, {time}, {}",
         text::plural(agent.turns as usize, "turn"),
         text::plural(agent.tool_calls as usize, "tool call"),
-        text::count(agent.tokens),
-        text::cost(agent.spent.usd()),
         text::line(&agent.model, 80)
     )
 }

@@ -226,6 +226,13 @@ impl Story {
         let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         self.tokens = self.tokens.saturating_add(tokens);
         self.spent.add(cost);
+        if self.of_agent(agent).is_none() {
+            // The summary is one question without a beginning of its own.
+            self.agents.push(Conversation {
+                running: false,
+                ..begun(agent, AgentKind::Coordinator, "")
+            });
+        }
         if let Some(at) = self.of_agent(agent) {
             at.tokens = at.tokens.saturating_add(tokens);
             at.spent.add(cost);

@@ -91,6 +91,51 @@ pub fn cost(usd: Option<f64>) -> String {
     }
 }
 
+/// `cost` at the end of a list; what costs nothing is left out.
+pub fn and_cost(usd: Option<f64>) -> String {
+    match usd {
+        Some(0.0) => String::new(),
+        usd => format!(", {}", cost(usd)),
+    }
+}
+
+/// Where a run's answers came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    Asked,
+    /// All of them from a recording: their tokens were used then, and nobody is paid for them now.
+    Recorded,
+}
+
+impl Answers {
+    /// Of these models, as results name them.
+    pub fn of<M: AsRef<str>>(models: &[M]) -> Self {
+        let recorded = |model: &M| model.as_ref().starts_with("replay:");
+        if !models.is_empty() && models.iter().all(recorded) {
+            Self::Recorded
+        } else {
+            Self::Asked
+        }
+    }
+
+    /// `12.3k tokens, $0.42`, or `12.3k tokens recorded`.
+    pub fn spent(self, tokens: &str, usd: Option<f64>) -> String {
+        match (self, usd.filter(|usd| *usd != 0.0)) {
+            (Self::Recorded, None) => format!("{tokens} tokens recorded"),
+            (Self::Recorded, priced) => format!("{tokens} tokens recorded, {}", cost(priced)),
+            (Self::Asked, _) => format!("{tokens} tokens, {}", cost(usd)),
+        }
+    }
+
+    /// `cost` where it stands alone.
+    pub fn cost(self, usd: Option<f64>) -> String {
+        match (self, usd) {
+            (Self::Recorded, None | Some(0.0)) => "recorded".to_owned(),
+            _ => cost(usd),
+        }
+    }
+}
+
 /// `4.1 MB`.
 pub fn bytes(number: u64) -> String {
     match number {
@@ -166,7 +211,23 @@ mod tests {
         assert_eq!(cost(Some(0.0)), "$0.00");
         assert_eq!(cost(Some(0.0123)), "$0.0123");
         assert_eq!(cost(None), "cost unknown");
+        assert_eq!(
+            (and_cost(Some(0.0)), and_cost(None)),
+            (String::new(), ", cost unknown".into())
+        );
         assert_eq!(short(12_340), "12.3k");
+    }
+
+    #[test]
+    fn what_was_recorded_costs_nothing_and_says_so() {
+        let recorded = Answers::of(&["replay:a", "replay:b"]);
+        assert_eq!(recorded.spent("7", Some(0.0)), "7 tokens recorded");
+        assert_eq!(recorded.spent("7", Some(1.0)), "7 tokens recorded, $1.00");
+        assert_eq!(recorded.cost(None), "recorded");
+        let asked = Answers::of(&["replay:a", "openai/x"]);
+        assert_eq!(asked.spent("7", None), "7 tokens, cost unknown");
+        assert_eq!(asked.cost(Some(0.0)), "$0.00");
+        assert_eq!(Answers::of::<&str>(&[]), Answers::Asked);
     }
 
     #[test]

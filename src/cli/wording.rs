@@ -46,13 +46,7 @@ pub fn notice(notice: &Notice) -> String {
             format!("{} turn {turn}: {doing}", who(agent, role))
         }
         Notice::AgentEnded { .. } => ended(notice),
-        Notice::Waiting {
-            agent,
-            reason,
-            seconds,
-        } => {
-            format!("{agent} waits {}: {reason}", text::seconds(*seconds))
-        }
+        Notice::Waiting { .. } => waiting(notice),
         Notice::Blocked { subtask, reason } => format!("{subtask} blocked: {reason}"),
         Notice::Conflict { subtask, files } => {
             format!("conflict {subtask} in {}", files.join(", "))
@@ -123,6 +117,21 @@ fn who(agent: &str, role: &str) -> String {
     }
 }
 
+fn waiting(notice: &Notice) -> String {
+    let Notice::Waiting {
+        agent,
+        attempt,
+        attempts,
+        reason,
+        seconds,
+    } = notice
+    else {
+        return String::new();
+    };
+    let wait = text::seconds(*seconds);
+    format!("{agent} try {attempt} of {attempts} in {wait}: {reason}")
+}
+
 fn ended(notice: &Notice) -> String {
     let Notice::AgentEnded {
         agent,
@@ -143,11 +152,11 @@ fn ended(notice: &Notice) -> String {
         line.push_str(&format!(": {}", text::line(reason, 80)));
     }
     line.push_str(&format!(
-        " - {} changed, {}, {} tokens, {}, {}",
+        " - {} changed, {}, {} tokens{}, {}",
         text::plural(*changed_files, "file"),
         text::plural(*turns as usize, "turn"),
         text::count(*tokens),
-        text::cost(*cost_usd),
+        text::and_cost(*cost_usd),
         text::seconds(*seconds)
     ));
     line
@@ -197,6 +206,18 @@ mod tests {
         let line = notice(&forged);
         assert!(!line.contains('\n') && !line.contains('\u{1b}'), "{line}");
         assert!(line.starts_with("a (coder) turn 2: "));
+    }
+
+    #[test]
+    fn a_failed_call_says_which_try_comes_when() {
+        let waiting = Notice::Waiting {
+            agent: "a".into(),
+            attempt: 2,
+            attempts: 6,
+            reason: "503 overloaded".into(),
+            seconds: 1.24,
+        };
+        assert_eq!(notice(&waiting), "a try 2 of 6 in 1.2s: 503 overloaded");
     }
 
     #[test]

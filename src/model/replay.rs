@@ -1,5 +1,7 @@
 //! Answers recorded earlier, given again by the place of the call in its run.
 
+use std::path::Path;
+
 use futures::future::BoxFuture;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -19,12 +21,15 @@ const CONTEXT_WINDOW: u64 = 128_000;
 /// A recording as a model.
 pub struct Replay {
     recording: Recording,
+    name: String,
 }
 
 impl Replay {
     /// Answers from `recording`.
     pub fn new(recording: Recording) -> Self {
-        Self { recording }
+        let here = std::env::current_dir().unwrap_or_default();
+        let name = format!("replay:{}", shown(Path::new(&recording.file), &here));
+        Self { recording, name }
     }
 
     async fn answer(&self, request: &Request) -> Result<Reply, Error> {
@@ -53,6 +58,26 @@ impl Replay {
     }
 }
 
+/// A recording's file as results and spans name it: from `here` when it lies below, else without the
+/// places above it, which are nobody's business; a run's journal keeps the run's name.
+fn shown(file: &Path, here: &Path) -> String {
+    if file.is_relative() {
+        return file.display().to_string();
+    }
+    if let Ok(below) = file.strip_prefix(here) {
+        return below.display().to_string();
+    }
+    let kept = if file.ends_with("journal.jsonl") {
+        2
+    } else {
+        1
+    };
+    let parts: Vec<_> = file.iter().collect();
+    let tail = parts[parts.len().saturating_sub(kept)..].iter();
+    let tail: std::path::PathBuf = tail.collect();
+    format!("…/{}", tail.display())
+}
+
 impl Model for Replay {
     fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(self.answer(request))
@@ -60,7 +85,7 @@ impl Model for Replay {
 
     fn about(&self) -> About {
         About {
-            name: format!("replay:{}", self.recording.file),
+            name: self.name.clone(),
             provider: "replay".to_owned(),
             host: None,
             port: None,
@@ -144,6 +169,15 @@ mod tests {
             (replay.about().name.as_str(), replay.about().price),
             ("replay:tape", Some(FREE))
         );
+    }
+
+    #[test]
+    fn a_recording_is_named_from_here_or_by_its_last_parts() {
+        let name = |file: &str| shown(Path::new(file), Path::new("/home/me/project"));
+        assert_eq!(name("/home/me/project/plans/q.jsonl"), "plans/q.jsonl");
+        assert_eq!(name("/home/me/other/q.jsonl"), "…/q.jsonl");
+        assert_eq!(name("/s/runs/r1/journal.jsonl"), "…/r1/journal.jsonl");
+        assert_eq!(name("q.jsonl"), "q.jsonl");
     }
 
     #[tokio::test]

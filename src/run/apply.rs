@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::Error;
+use super::patch::Root;
 use crate::id::CommitId;
 use crate::journal::{self, Event, State, Writer};
 use crate::workspace::{Applied, Base, Force, Git, Store};
@@ -52,8 +53,15 @@ impl Finished {
     }
 }
 
+/// What was done to which directory.
+#[derive(Debug)]
+pub struct Put {
+    pub directory: String,
+    pub applied: Applied,
+}
+
 /// Applies a run's result to the directory it was started on, by three-way merge against what is there now.
-pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Applied, Error> {
+pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Put, Error> {
     let run = Finished::open(git, dir).await?;
     let Some((_, started)) = &run.state.started else {
         return Err(Error::Start {
@@ -68,11 +76,11 @@ pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Applied, Error>
             code: 2,
             kind: "copy",
             message: format!("the run worked on a copy of {}", started.workspace),
-            hint: "its patch applies with `git apply`; --force changes the directory itself"
-                .to_owned(),
+            hint: instead(&run.state),
         });
     }
-    let workspace = Path::new(&started.workspace);
+    let directory = started.workspace.clone();
+    let workspace = Path::new(&directory);
     let applied = run
         .store
         .apply(workspace, &run.base.commit, &run.merged, force)
@@ -95,5 +103,16 @@ pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Applied, Error>
     writer.append(event).await?;
     drop(writer);
     handle.close().await;
-    Ok(applied)
+    Ok(Put { directory, applied })
+}
+
+/// What puts a copy's result into the directory that was copied.
+fn instead(state: &State) -> String {
+    let patch = state.delivered.as_ref().and_then(|d| d.patch.as_deref());
+    let command = patch.and_then(|patch| Some(Root::of(state)?.command(patch)));
+    let force = "--force changes that directory itself, merged with what you did meanwhile";
+    match command {
+        Some(command) => format!("`{command}` applies its patch there; {force}"),
+        None => force.to_owned(),
+    }
 }

@@ -110,8 +110,8 @@ impl Call<'_> {
             let Some(wait) = wait else {
                 return Err(self.give_up(&error));
             };
-            self.wait(&error, wait).await?;
             attempt += 1;
+            self.wait(&error, wait, attempt).await?;
         }
     }
 
@@ -285,26 +285,26 @@ impl Call<'_> {
         }
     }
 
-    async fn wait(&self, error: &model::Error, wait: Duration) -> Result<(), Stop> {
-        if matches!(
-            error,
-            model::Error::Status {
-                kind: StatusKind::Limited,
-                ..
-            }
-        ) {
+    /// Waits before try number `attempt`.
+    async fn wait(&self, error: &model::Error, wait: Duration, attempt: u32) -> Result<(), Stop> {
+        if let model::Error::Status {
+            kind: StatusKind::Limited,
+            ..
+        } = error
+        {
             self.shared.gates.close(&self.about.provider, wait);
         }
         let agent = self.who.subtask.as_str();
         let reason = error.to_string();
         self.shared.board.change(agent, |row| {
-            row.doing = format!("waiting {} s: {reason}", wait.as_secs())
+            row.doing = format!("waiting {:.1} s: {reason}", wait.as_secs_f64())
         });
-        let seconds = wait.as_secs_f64();
         self.shared.tell(&Notice::Waiting {
             agent: agent.to_owned(),
+            attempt,
+            attempts: retry::RETRIES + 1,
             reason,
-            seconds,
+            seconds: wait.as_secs_f64(),
         });
         tokio::select! {
             () = self.shared.stop.cancel.cancelled() => Err(Stop::Cancelled),

@@ -66,8 +66,11 @@ pub enum Notice {
         cost_usd: Option<f64>,
         seconds: f64,
     },
+    /// A call failed; try number `attempt` of at most `attempts` comes after `seconds`.
     Waiting {
         agent: String,
+        attempt: u32,
+        attempts: u32,
         reason: String,
         seconds: f64,
     },

@@ -31,9 +31,14 @@ pub(super) async fn deliver(drive: &mut Drive) -> Result<Event, Error> {
 
 async fn patch(drive: &Drive, path: &Path) -> Result<Event, Error> {
     let shared = &drive.shared;
+    // What came from a copy belongs to no place in a repository.
+    let prefix = match shared.plan.workspace.copy {
+        true => "",
+        false => &shared.base.prefix,
+    };
     shared
         .store
-        .deliver_patch(&shared.base, &drive.merged, path)
+        .deliver_patch(&shared.base.commit, &drive.merged, prefix, path)
         .await?;
     Ok(Event::Delivered {
         branch: None,

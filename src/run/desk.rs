@@ -14,6 +14,7 @@ use super::ask;
 use super::board::Notice;
 use super::shared::Shared;
 use super::trees::{self, Standing, Taken};
+use super::words;
 use crate::agent::{Checkpoint, Stop, Turn};
 use crate::id::CommitId;
 use crate::journal::{Agent, Event};
@@ -207,12 +208,7 @@ impl Desk {
         self.shared
             .board
             .change(self.who.subtask.as_str(), |row| row.turn = turn.number);
-        let tools: Vec<&str> = turn
-            .results
-            .iter()
-            .map(|result| result.tool.as_str())
-            .collect();
-        let doing = tools.join(", ");
+        let doing = words::times(turn.results.iter().map(|result| result.tool.as_str()));
         self.shared.tell(&Notice::AgentTurn {
             agent: self.who.subtask.to_string(),
             role: self.who.role.to_string(),

@@ -133,7 +133,7 @@ pub(super) async fn verifier(
         .await
         .map_err(source)?;
     let patch = store
-        .patch(base, &drive.merged, DIFF)
+        .patch(base, &drive.merged, "", DIFF)
         .await
         .map_err(source)?;
     let changed = differences.iter().map(|d| {
@@ -227,10 +227,11 @@ fn limits(role: &Role) -> String {
     let (sandbox, limits) = (&role.sandbox, &role.limits);
     let mib = |bytes: u64| bytes >> 20;
     format!(
-        "{} MiB of memory, {} CPUs, {} processes, {} MiB of disk; a command runs at most {} unless you \
+        "{} MiB of memory, {} CPU{}, {} processes, {} MiB of disk; a command runs at most {} unless you \
          ask for more (10 min at most); {} turns, {} tool calls and {} in all",
         mib(sandbox.memory),
         sandbox.cpus,
+        if sandbox.cpus == 1.0 { "" } else { "s" },
         sandbox.pids,
         mib(sandbox.disk),
         words::duration(limits.tool_timeout),

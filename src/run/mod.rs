@@ -20,6 +20,7 @@ mod finish;
 mod first;
 mod gate;
 mod merges;
+mod patch;
 mod pot;
 mod report;
 mod result;
@@ -36,8 +37,9 @@ mod verify;
 mod words;
 mod worker;
 
-pub use apply::apply;
+pub use apply::{Put, apply};
 pub use board::{Board, Notice, Row, Totals, Watch};
+pub use patch::Root;
 pub use result::of as result_of;
 pub use start::{is_dead, start};
 pub use summary::*;

@@ -1,15 +1,18 @@
 //! A journal's state as result.json words it: pure, for a run that goes on, ended or crashed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::patch::Root;
 use super::summary::{
-    ConflictResult, LeftOut, SCHEMA, Status, SubtaskResult, Summary, TotalUsage, Verdict,
+    AgentResult, ConflictResult, LeftOut, SCHEMA, Status, SubtaskResult, Summary, TotalUsage,
+    Verdict,
 };
 use super::words;
 use crate::id::SubtaskId;
-use crate::journal::{AgentKind, AgentState, State, Subtask, SubtaskState, SubtaskStatus};
+use crate::journal::{Agent, AgentKind, AgentState, State, Subtask, SubtaskState, SubtaskStatus};
 
 /// What the journal tells of a run. Status, exit code and reason are those of its last line; a run
 /// without one was cut off, which is an error until somebody resumes it.
@@ -23,6 +26,7 @@ pub fn of(state: &State, dir: &Path) -> Summary {
     };
     let (status, exit_code, reason) = ended(state);
     let delivered = state.delivered.clone();
+    let patch = delivered.as_ref().and_then(|d| d.patch.clone());
     Summary {
         schema: SCHEMA.to_owned(),
         wharf_version: run
@@ -49,13 +53,17 @@ pub fn of(state: &State, dir: &Path) -> Summary {
             .map(|(round, node)| subtask(state, round, node))
             .collect(),
         conflicts: conflicts(state),
+        agents: others(state),
         left_out: left_out(state),
         warnings: state.warnings.clone(),
         verdict: verdict(state),
         base: state.base.as_ref().map(|b| b.commit.to_string()),
         snapshot: None,
-        branch: delivered.as_ref().and_then(|d| d.branch.clone()),
-        patch: delivered.and_then(|d| d.patch),
+        branch: delivered.and_then(|d| d.branch),
+        apply: patch
+            .as_deref()
+            .and_then(|patch| Some(Root::of(state)?.command(patch))),
+        patch,
         usage: TotalUsage {
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
@@ -81,18 +89,40 @@ fn ended(state: &State) -> (Status, i32, String) {
     )
 }
 
-/// The agent that worked a node in a round.
-fn agent<'a>(state: &'a State, id: &SubtaskId) -> Option<&'a AgentState> {
-    state
-        .agents
-        .iter()
-        .rev()
-        .find(|(agent, _)| agent.subtask == *id)
-        .map(|(_, state)| state)
+/// The agent that worked a node, of several the last.
+fn agent<'a>(state: &'a State, id: &SubtaskId) -> Option<(&'a Agent, &'a AgentState)> {
+    let mut agents = state.agents.iter().rev();
+    agents.find(|(agent, _)| agent.subtask == *id)
+}
+
+fn agent_state(state: &State, id: &SubtaskId) -> AgentState {
+    agent(state, id)
+        .map(|(_, state)| state.clone())
+        .unwrap_or_default()
+}
+
+/// Whoever else asked a model, so that all tokens of the run are somebody's.
+fn others(state: &State) -> Vec<AgentResult> {
+    let planned = state.nodes().map(|(_, node)| &node.id);
+    let nodes = planned.chain(state.conflicts.iter().map(|conflict| &conflict.id));
+    let told: BTreeSet<&Agent> = nodes.filter_map(|id| Some(agent(state, id)?.0)).collect();
+    let rest = state.agents.iter().filter(|(who, _)| !told.contains(who));
+    rest.filter(|(_, agent)| agent.calls > 0)
+        .map(|(who, agent)| AgentResult {
+            id: who.subtask.to_string(),
+            role: who.role.to_string(),
+            round: who.round,
+            turns: agent.turns,
+            tool_calls: agent.tool_calls,
+            usage: agent.usage,
+            cost_usd: agent.cost_usd,
+            seconds: agent.ended.as_ref().map_or(0.0, |e| e.seconds),
+        })
+        .collect()
 }
 
 fn subtask(state: &State, round: u32, node: &Subtask) -> SubtaskResult {
-    let agent = agent(state, &node.id).cloned().unwrap_or_default();
+    let agent = agent_state(state, &node.id);
     let end = state.subtasks.get(&node.id);
     let report = agent.ended.as_ref().and_then(|e| e.ended.as_ref());
     SubtaskResult {
@@ -119,7 +149,7 @@ fn subtask(state: &State, round: u32, node: &Subtask) -> SubtaskResult {
 fn conflicts(state: &State) -> Vec<ConflictResult> {
     let result = |conflict: &crate::journal::Conflict| {
         let end: Option<&SubtaskState> = state.subtasks.get(&conflict.id);
-        let agent = agent(state, &conflict.id).cloned().unwrap_or_default();
+        let agent = agent_state(state, &conflict.id);
         let report = agent.ended.as_ref().and_then(|e| e.ended.as_ref());
         ConflictResult {
             id: conflict.id.to_string(),
@@ -151,6 +181,7 @@ fn left_out(state: &State) -> Vec<LeftOut> {
             subtask: None,
         })
         .collect();
+    let mut seen: BTreeSet<LeftOut> = all.iter().cloned().collect();
     // What a coordinator or a verifier leaves in its sandbox is thrown away with it.
     let kept = state.agents.iter().filter(|(_, agent)| {
         !matches!(
@@ -162,11 +193,15 @@ fn left_out(state: &State) -> Vec<LeftOut> {
         for line in &agent_state.left_out {
             let (path, reason) = line.rsplit_once(": ").unwrap_or((line, ""));
             let (path, reason) = (path.to_owned(), reason.to_owned());
-            all.push(LeftOut {
+            let left = LeftOut {
                 path,
                 reason,
                 subtask: Some(agent.subtask.to_string()),
-            });
+            };
+            // An agent of a later round leaves the same build output out once more.
+            if seen.insert(left.clone()) {
+                all.push(left);
+            }
         }
     }
     all
@@ -175,4 +210,94 @@ fn left_out(state: &State) -> Vec<LeftOut> {
 fn verdict(state: &State) -> Option<Verdict> {
     let (_, value) = state.verdict.as_ref()?;
     serde_json::from_value(value.clone()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::journal::Line;
+
+    fn state(events: Value) -> State {
+        let line = |(n, event): (usize, &Value)| {
+            let mut event = event.clone();
+            event["seq"] = json!(n + 1);
+            event["at"] = json!("2026-01-01T00:00:00Z");
+            event["prev"] = json!("");
+            serde_json::from_value::<Line>(event).unwrap()
+        };
+        let lines = events.as_array().unwrap().iter().enumerate();
+        State::of(&lines.map(line).collect::<Vec<_>>())
+    }
+
+    /// A coordinator, a subtask, a conflict's merger, the summary and a verifier, each of whom asked once.
+    fn whole() -> Value {
+        let who = |subtask: &str, role: &str| json!({"round": 1, "subtask": subtask, "role": role});
+        let asked = |subtask: &str, role: &str, tokens: u64| {
+            json!({"type": "model_answered", "agent": who(subtask, role), "call": 1, "reply": {},
+                "usage": {"input_tokens": tokens, "output_tokens": 1, "cached_tokens": 0, "estimated": false},
+                "cost_usd": null, "seconds": 1.0})
+        };
+        let turn = |subtask: &str, role: &str, turn: u32| {
+            json!({"type": "turn_done", "agent": who(subtask, role), "turn": turn, "results": [],
+                "snapshot": null, "left_out": [".cache/: ignored", ".cache/: ignored"]})
+        };
+        json!([
+            {"type": "run_started", "wharf_version": "0", "run": "r", "task": "t", "plan_name": "p",
+             "plan_hash": "h", "workspace": "/r/sub", "models": ["m"], "options": {"copy": true},
+             "trace_id": null},
+            {"type": "base_taken", "commit": "c", "tree": "t", "files": 1, "bytes": 1, "details": {
+                "commit": "c", "tree": "t", "head": null, "git": "repository", "dirty": false,
+                "files": 1, "bytes": 1, "hidden": [], "left_out": [], "prefix": "sub"}},
+            {"type": "plan_accepted", "round": 1, "summary": "s", "criteria": [], "subtasks": [
+                {"id": "a", "role": "coder", "title": null, "brief": "b", "needs": []}]},
+            {"type": "agent_started", "agent": who("coordinator", "coordinator"), "kind": "coordinator",
+             "model": "m", "start": "c"},
+            asked("coordinator", "coordinator", 10),
+            turn("coordinator", "coordinator", 1),
+            {"type": "agent_started", "agent": who("a", "coder"), "kind": "worker", "model": "m", "start": "c"},
+            asked("a", "coder", 100),
+            turn("a", "coder", 1),
+            {"type": "conflict_found", "id": "merge-1", "ours": "x", "theirs": "y", "files": ["f"]},
+            asked("merge-1", "merger", 1_000),
+            asked("summary", "coordinator", 10_000),
+            asked("verifier", "verifier", 100_000),
+            {"type": "delivered", "branch": null, "patch": "/s/p", "commit": null},
+        ])
+    }
+
+    #[test]
+    fn every_token_of_the_run_is_somebody_s() {
+        let summary = of(&state(whole()), Path::new("/s"));
+        let sides = summary.conflicts.iter().map(|c| c.usage);
+        let all = summary.subtasks.iter().map(|s| s.usage).chain(sides);
+        let all = all.chain(summary.agents.iter().map(|a| a.usage));
+        let sum: u64 = all
+            .map(|usage| usage.input_tokens + usage.output_tokens)
+            .sum();
+        let total = summary.usage.input_tokens + summary.usage.output_tokens;
+        assert_eq!((sum, total), (111_115, 111_115));
+        let names: Vec<&str> = summary.agents.iter().map(|a| a.id.as_str()).collect();
+        assert_eq!(names, ["coordinator", "summary", "verifier"]);
+    }
+
+    #[test]
+    fn what_was_left_out_is_named_once_and_only_where_files_are_kept() {
+        let summary = of(&state(whole()), Path::new("/s"));
+        let left: Vec<_> = summary.left_out.iter().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left[0].subtask.as_deref(), Some("a"));
+        assert_eq!(
+            (left[0].path.as_str(), left[0].reason.as_str()),
+            (".cache/", "ignored")
+        );
+    }
+
+    #[test]
+    fn a_patch_comes_with_the_command_that_applies_it() {
+        let summary = of(&state(whole()), Path::new("/s"));
+        let command = "git -C /r apply --directory=sub /s/p";
+        assert_eq!(summary.apply.as_deref(), Some(command));
+    }
 }

@@ -26,6 +26,9 @@ pub struct Summary {
     pub rounds: u32,
     pub subtasks: Vec<SubtaskResult>,
     pub conflicts: Vec<ConflictResult>,
+    /// The conversations beside those: coordinator, summary, verifier.
+    #[serde(default)]
+    pub agents: Vec<AgentResult>,
     pub left_out: Vec<LeftOut>,
     pub warnings: Vec<String>,
     pub verdict: Option<Verdict>,
@@ -33,6 +36,9 @@ pub struct Summary {
     pub snapshot: Option<String>,
     pub branch: Option<String>,
     pub patch: Option<String>,
+    /// The command that applies the patch with git; None without a patch.
+    #[serde(default)]
+    pub apply: Option<String>,
     pub usage: TotalUsage,
     pub cost_usd: Option<f64>,
     pub trace_id: Option<String>,
@@ -84,7 +90,20 @@ pub struct ConflictResult {
     pub usage: Usage,
 }
 
+/// An agent that worked no subtask and no conflict.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AgentResult {
+    pub id: String,
+    pub role: String,
+    pub round: u32,
+    pub turns: u32,
+    pub tool_calls: u32,
+    pub usage: Usage,
+    pub cost_usd: Option<f64>,
+    pub seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeftOut {
     pub path: String,
     pub reason: String,

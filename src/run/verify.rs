@@ -328,6 +328,8 @@ fn reason(verdict: &Verdict) -> String {
             verdict.protected_changes.join(", ")
         ));
     }
+    // Where facts decided, what the verifier says stands apart from them, with the verdict.
+    let decided = !reasons.is_empty();
     let mut by: BTreeMap<&str, usize> = BTreeMap::new();
     for criterion in &verdict.criteria {
         let word = match criterion.status {
@@ -341,7 +343,7 @@ fn reason(verdict: &Verdict) -> String {
         let counts: Vec<String> = by.iter().map(|(word, n)| format!("{n} {word}")).collect();
         reasons.push(format!("criteria: {}", counts.join(", ")));
     }
-    if verdict.status != VerdictStatus::Pass && !verdict.summary.is_empty() {
+    if !decided && verdict.status != VerdictStatus::Pass && !verdict.summary.is_empty() {
         reasons.push(verdict.summary.clone());
     }
     reasons.join("; ")

@@ -50,3 +50,31 @@ pub(super) fn report(report: &Value) -> String {
     }
     text
 }
+
+/// `read_file ×2, grep`: each name once, in the order of first sight.
+pub(super) fn times<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut seen: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match seen.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => seen.push((name, 1)),
+        }
+    }
+    let words = seen.iter().map(|(name, count)| match count {
+        1 => (*name).to_owned(),
+        count => format!("{name} ×{count}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_names_each_tool_once_with_its_count() {
+        let names = ["read_file", "grep", "read_file"];
+        assert_eq!(times(names.into_iter()), "read_file ×2, grep");
+        assert_eq!(times([].into_iter()), "");
+    }
+}

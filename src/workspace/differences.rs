@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use super::git::{LIMIT, object_id, unreadable};
 use super::globs::Globs;
 use super::store::{fields, mode_of};
-use super::{Base, Difference, DifferenceStatus, Error, Mode, Store, path};
+use super::{Difference, DifferenceStatus, Error, Mode, Store, path};
 use crate::id::{BlobId, CommitId};
 
 /// A change as text, whole or cut at a limit.
@@ -68,14 +68,20 @@ impl Store {
         self.git.ask(call, b"").await
     }
 
-    /// The change as a binary-safe patch of at most `limit` bytes.
-    pub async fn patch(&self, a: &CommitId, b: &CommitId, limit: usize) -> Result<Patch, Error> {
+    /// The change as a binary-safe patch of at most `limit` bytes, `prefix` before every path.
+    pub async fn patch(
+        &self,
+        a: &CommitId,
+        b: &CommitId,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Patch, Error> {
         let io = |source| Error::Io {
             operation: "read a patch from",
             path: self.dir.clone(),
             source,
         };
-        let call = self.patch_call(a, b, "");
+        let call = self.patch_call(a, b, prefix);
         let (null, pipe) = (std::process::Stdio::null(), std::process::Stdio::piped());
         let mut child = self.git.spawn(&call, null, pipe)?;
         let mut content = Vec::new();
@@ -121,12 +127,12 @@ impl Store {
             .args([a.as_str(), b.as_str(), "--"])
     }
 
-    /// Writes the change to a file, whole or not at all; in a repository it applies at
-    /// the top, wherever the workspace stands in it.
+    /// Writes the change to a file, whole or not at all, `prefix` before every path.
     pub async fn deliver_patch(
         &self,
-        base: &Base,
+        base: &CommitId,
         result: &CommitId,
+        prefix: &str,
         out: &Path,
     ) -> Result<(), Error> {
         let io = |source| Error::Io {
@@ -143,7 +149,7 @@ impl Store {
             .tempfile_in(folder)
             .map_err(io)?;
         let target = file.as_file().try_clone().map_err(io)?;
-        let call = self.patch_call(&base.commit, result, &base.prefix);
+        let call = self.patch_call(base, result, prefix);
         self.git
             .through(call, std::process::Stdio::null(), Some(target))
             .await?;

@@ -153,7 +153,10 @@ fn an_empty_state_directory_has_no_runs_and_says_so() {
     let home = home();
     let (code, stdout, stderr) = run(home.path(), &["runs"]);
     assert_eq!((code, stdout.as_str()), (0, ""));
-    assert!(stderr.contains("no runs in"), "{stderr}");
+    assert!(
+        stderr.contains("no runs in") && stderr.contains("wharf run"),
+        "{stderr}"
+    );
     let (code, stdout, _) = run(home.path(), &["runs", "--json"]);
     assert_eq!(
         (code, &object(&stdout)["runs"]),

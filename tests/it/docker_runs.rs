@@ -460,6 +460,42 @@ async fn the_quickstart_passes_from_its_recording_and_leaves_its_folder_alone() 
         "a copy's folder is changed only by force: {}",
         said.stderr
     );
+    applies_as_it_says(&operator, &result, &patch).await;
+}
+
+/// `diff` prints the patch, the refusal names the command that applies it, and that command does.
+async fn applies_as_it_says(operator: &Operator, result: &Value, patch: &str) {
+    let said = operator.wharf(None, &["diff", "run"]).await;
+    assert_eq!(said.stdout, patch);
+    let command = result["apply"].as_str().unwrap();
+    let refused = operator.wharf(None, &["apply", "run"]).await;
+    assert!(refused.stderr.contains(command), "{}", refused.stderr);
+    let status = std::process::Command::new("sh")
+        .args(["-c", command])
+        .status()
+        .unwrap();
+    assert!(status.success(), "{command}");
+    let said = operator.wharf(None, &["apply", "run", "--force"]).await;
+    let already = format!(
+        "already there: nothing to change in {}",
+        operator.work().join("plans/quickstart").display()
+    );
+    assert!(said.stdout.contains(&already), "{said:?}");
+    let shown = operator.wharf(None, &["show", "run"]).await.stdout;
+    for line in [
+        "tokens recorded",
+        "replay:",
+        "coordinator",
+        "verifier",
+        "summary",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let recording = operator.work().join("plans");
+    assert!(
+        !shown.contains(&format!("replay:{}", recording.display())),
+        "{shown}"
+    );
 }
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {

@@ -67,12 +67,12 @@ async fn no_hook_filter_or_monitor_fires() {
     assert!(matches!(merged, wharf::workspace::Merged::Clean(_)));
     world
         .store
-        .patch(&base.commit, &one, 1 << 20)
+        .patch(&base.commit, &one, "", 1 << 20)
         .await
         .unwrap();
     world
         .store
-        .deliver_patch(&base, &one, &world.path("p"))
+        .deliver_patch(&base.commit, &one, "", &world.path("p"))
         .await
         .unwrap();
     let steps = [Step {

@@ -185,23 +185,31 @@ async fn a_patch_applies_and_a_cut_one_says_so() {
     ];
     let one = world.child(&base.commit, &edits).await;
     let out = world.path("result.patch");
-    world.store.deliver_patch(&base, &one, &out).await.unwrap();
+    world
+        .store
+        .deliver_patch(&base.commit, &one, &base.prefix, &out)
+        .await
+        .unwrap();
     git(&dir, &["apply", out.to_str().unwrap()]);
     assert_eq!(
         world.base(&dir.join("p")).await.tree,
         world.store.tree(&one).await.unwrap()
     );
 
-    let cut = world.store.patch(&base.commit, &one, 20).await.unwrap();
+    let patch = |limit| world.store.patch(&base.commit, &one, &base.prefix, limit);
+    let cut = patch(20).await.unwrap();
     assert!(cut.cut && cut.content.len() == 20);
-    let whole = world
-        .store
-        .patch(&base.commit, &one, 1 << 20)
-        .await
-        .unwrap();
-    assert!(!whole.cut && whole.content.starts_with(b"diff --git a/a b/a"));
+    let whole = patch(1 << 20).await.unwrap();
+    assert!(!whole.cut && whole.content.starts_with(b"diff --git a/p/a b/p/a"));
+    assert_eq!(whole.content, std::fs::read(&out).unwrap());
     let nothing = CommitId::new("0123456789012345678901234567890123456789");
-    assert!(world.store.patch(&base.commit, &nothing, 9).await.is_err());
+    assert!(
+        world
+            .store
+            .patch(&base.commit, &nothing, "", 9)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
