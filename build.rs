@@ -50,20 +50,25 @@ fn main() -> Result<(), String> {
 
 /// Tells `--version` the commit, where this is a checkout with git at hand; else there is none to tell.
 fn name_commit() {
-    let heads = Path::new(".git/logs/HEAD");
-    if !heads.is_file() {
+    // Only a checkout of this package itself: a repository around it has commits of its own.
+    if !Path::new(".git").exists() {
         return;
     }
-    println!("cargo:rerun-if-changed={}", heads.display());
-    let asked = Command::new("git")
-        .args(["rev-parse", "--short=10", "HEAD"])
-        .output();
-    if let Ok(Output { status, stdout, .. }) = asked
-        && status.success()
-    {
-        let commit = String::from_utf8_lossy(&stdout);
-        println!("cargo:rustc-env=WHARF_COMMIT={}", commit.trim());
+    // Written at each commit and each switch; in a linked worktree it lies elsewhere.
+    let heads = ask_git(&["rev-parse", "--git-path", "logs/HEAD"]);
+    let Some(heads) = heads.filter(|path| Path::new(path).is_file()) else {
+        return;
+    };
+    println!("cargo:rerun-if-changed={heads}");
+    if let Some(commit) = ask_git(&["rev-parse", "--short=10", "HEAD"]) {
+        println!("cargo:rustc-env=WHARF_COMMIT={commit}");
     }
+}
+
+fn ask_git(args: &[&str]) -> Option<String> {
+    let Output { status, stdout, .. } = Command::new("git").args(args).output().ok()?;
+    let answer = String::from_utf8(stdout).ok()?.trim().to_owned();
+    (status.success() && !answer.is_empty()).then_some(answer)
 }
 
 fn build(out: &Path, target: &str, more: &[&str]) -> Result<Output, String> {
