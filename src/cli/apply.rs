@@ -10,9 +10,8 @@ use crate::workspace::{Applied, Force, Git};
 /// Put a run's result into the directory it worked on
 ///
 /// Merges with what you changed meanwhile, file by file, and changes nothing at all when one file
-/// conflicts. Your index, branch and commits are not touched. The result of a run that worked on a
-/// copy is put into the copied directory only by --force; `wharf show` names
-/// the git command that applies its patch.
+/// conflicts. Your index, branch and commits are not touched. What a run made on a copy goes into the
+/// copied directory only by --force; `wharf show` names the git command that applies its patch.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  wharf apply last")]
 pub struct Args {

@@ -1,7 +1,7 @@
 //! One readable line for each record of a journal.
 
 use super::text;
-use super::wording::{WIDTH, command_line, few, status_word};
+use super::wording::{WIDTH, command_line, few, status_word, who};
 use crate::journal::{Event, Line};
 
 /// The line of a journal record, its time first.
@@ -109,7 +109,8 @@ fn event(event: &Event) -> String {
         }
         Event::Applied { refused, .. } => format!("apply refused: {}", few(refused)),
         Event::AgentStarted { agent, model, .. } => {
-            format!("{} ({}) started with {model}", agent.subtask, agent.role)
+            let who = who(agent.subtask.as_str(), agent.role.as_str());
+            format!("{who} started with {model}")
         }
         Event::SandboxOpened {
             agent,
@@ -195,9 +196,8 @@ fn event(event: &Event) -> String {
             )
         }
         Event::AgentEnded { agent, end } => format!(
-            "{} ({}) ended{} after {}, {}",
-            agent.subtask,
-            agent.role,
+            "{} ended{} after {}, {}",
+            who(agent.subtask.as_str(), agent.role.as_str()),
             because(end.reason.as_deref()),
             text::plural(end.turns as usize, "turn"),
             text::seconds(end.seconds)

@@ -333,4 +333,36 @@ next:    wharf apply r1
         assert_eq!(text, expected);
         assert!(lines(&summary(json!(null))).contains("verdict: none was given"));
     }
+
+    #[test]
+    fn a_failing_command_comes_first_and_words_of_wharf_are_not_the_verifier_s() {
+        console::set_colors_enabled(false);
+        let ran = |command: &str, code: i32| {
+            json!({"command": command, "exit_code": code, "seconds": 1.0, "output_tail": "",
+                "note": null})
+        };
+        let given: Verdict = serde_json::from_value(json!({"status": "fail", "criteria": [],
+            "summary": "the verifier was not asked", "tree": "0123456789abcdef",
+            "commands": [ran("lint", 0), ran("test", 1)], "protected_changes": []}))
+        .unwrap();
+        let expected = "
+verdict: fail on tree 0123456789
+  ✗ acceptance: test -> exit 1 in 1.0s
+  ✓ acceptance: lint -> exit 0 in 1.0s
+  the verifier was not asked
+";
+        assert_eq!(verdict(Some(&given)), expected);
+    }
+
+    #[test]
+    fn a_run_without_a_change_says_so_and_a_stopped_one_does_not_claim_it() {
+        let mut summary = summary(json!(null));
+        summary.branch = None;
+        summary.next = "wharf show r1".to_owned();
+        summary.subtasks[0].changed_files.clear();
+        let expected = "no change was made\nnext:    wharf show r1\n";
+        assert_eq!(delivered(&summary), expected);
+        summary.status = Status::Interrupted;
+        assert!(!delivered(&summary).contains("no change"));
+    }
 }

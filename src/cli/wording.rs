@@ -109,7 +109,7 @@ fn planned(subtasks: &[(String, String, Vec<String>)]) -> String {
 }
 
 /// `fix (coder)`; an agent named as its role is named once.
-fn who(agent: &str, role: &str) -> String {
+pub fn who(agent: &str, role: &str) -> String {
     if agent == role {
         agent.to_owned()
     } else {

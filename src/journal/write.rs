@@ -200,7 +200,20 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_journal_is_its_owner_s_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let (writer, handle, _) = Writer::open(&path).unwrap();
+        drop(writer);
+        handle.close().await;
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 
     #[tokio::test]
     async fn what_was_appended_is_read_back_and_goes_on_after_a_torn_tail() {

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::Delivery;
 use super::drive::{Drive, Node};
 use super::merges::Folded;
+use super::patch::Root;
 use super::words;
 use crate::journal::Event;
 use crate::workspace::{Error, GitKind, Step};
@@ -31,14 +32,10 @@ pub(super) async fn deliver(drive: &mut Drive) -> Result<Event, Error> {
 
 async fn patch(drive: &Drive, path: &Path) -> Result<Event, Error> {
     let shared = &drive.shared;
-    // What came from a copy belongs to no place in a repository.
-    let prefix = match shared.plan.workspace.copy {
-        true => "",
-        false => &shared.base.prefix,
-    };
+    let root = Root::of_run(shared);
     shared
         .store
-        .deliver_patch(&shared.base.commit, &drive.merged, prefix, path)
+        .deliver_patch(&shared.base.commit, &drive.merged, root.prefix(), path)
         .await?;
     Ok(Event::Delivered {
         branch: None,

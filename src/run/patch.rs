@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::shared::Shared;
 use crate::journal::State;
 use crate::workspace::Base;
 
@@ -25,6 +26,15 @@ impl Root {
             place: base.prefix,
             copy: started.options["copy"] == true,
         })
+    }
+
+    /// Of a run that goes on.
+    pub(super) fn of_run(shared: &Shared) -> Self {
+        Self {
+            workspace: shared.workspace.display().to_string(),
+            place: shared.base.prefix.clone(),
+            copy: shared.plan.workspace.copy,
+        }
     }
 
     /// What stands before every path in a patch.

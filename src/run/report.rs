@@ -60,6 +60,7 @@ fn subtasks(summary: &Summary, out: &mut String) {
             s.id, s.role, s.turns
         );
     }
+    others(summary, out);
     for s in &summary.subtasks {
         let _ = writeln!(out, "\n### {} ({})\n", s.id, s.role);
         if let Some(reason) = &s.reason {
@@ -88,6 +89,29 @@ fn subtasks(summary: &Summary, out: &mut String) {
             .or(c.reason.as_deref())
             .unwrap_or_default();
         let _ = writeln!(out, "{said}");
+    }
+}
+
+/// Whoever else asked a model, so that the table's tokens add up to the run's.
+fn others(summary: &Summary, out: &mut String) {
+    for c in &summary.conflicts {
+        let tokens = c.usage.input_tokens + c.usage.output_tokens;
+        let status = format!("{:?}", c.status).to_lowercase();
+        let _ = writeln!(
+            out,
+            "| {} | merger | | {status} | {} | {} | {tokens} |",
+            c.id,
+            c.files.len(),
+            c.turns
+        );
+    }
+    for a in &summary.agents {
+        let tokens = a.usage.input_tokens + a.usage.output_tokens;
+        let _ = writeln!(
+            out,
+            "| {} | {} | | | | {} | {tokens} |",
+            a.id, a.role, a.turns
+        );
     }
 }
 
@@ -131,7 +155,10 @@ fn rest(summary: &Summary, out: &mut String) {
     }
     let delivered = match (&summary.branch, &summary.patch) {
         (Some(branch), _) => format!("branch `{branch}`"),
-        (None, Some(patch)) => format!("patch `{patch}`"),
+        (None, Some(patch)) => match &summary.apply {
+            Some(apply) => format!("patch `{patch}`, applied by `{apply}`"),
+            None => format!("patch `{patch}`"),
+        },
         (None, None) => "no change was delivered".to_owned(),
     };
     let cost = summary

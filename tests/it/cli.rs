@@ -389,6 +389,16 @@ fn a_plan_error_has_its_place_for_people_and_programs() {
 }
 
 #[test]
+fn checking_a_run_instead_of_a_file_names_the_plan_of_that_run() {
+    let home = home();
+    let dir = write_run(home.path(), "r-one", &events("r-one"));
+    let (code, _, stderr) = run(home.path(), &["plan", "check", "last"]);
+    assert_eq!(code, 2);
+    let plan = dir.join("plan.yaml").display().to_string();
+    assert!(stderr.contains(&plan), "{stderr}");
+}
+
+#[test]
 fn a_plan_and_a_run_are_drawn() {
     let home = home();
     let plan = "version: 1\nsubtasks:\n- {id: a, role: coder, brief: x}\n\
