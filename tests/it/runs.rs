@@ -358,6 +358,10 @@ async fn a_failing_acceptance_command_outweighs_a_verdict_of_pass() {
     let verdict = ran.summary.verdict.unwrap();
     assert_eq!(verdict.status, VerdictStatus::Fail);
     assert_eq!(verdict.commands[0].exit_code, Some(3));
+    // What the verifier says stands with the verdict; the reason is what decided.
+    let reason = "`exit 3` exited with 3; criteria: 1 passed";
+    assert_eq!(ran.summary.reason, reason);
+    assert!(!verdict.summary.is_empty());
 }
 
 #[tokio::test]
