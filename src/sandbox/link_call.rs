@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use wharf_toolbox::message::{Reply, Signal};
-use wharf_toolbox::wire::{CREDIT, Frame, Kind, MAX_DATA};
+use wharf_toolbox::wire::{CREDIT, Frame, Kind, MAX_DATA, due};
 
 use super::Error;
 use super::link::{Event, Word, broken};
@@ -17,6 +17,8 @@ pub(super) struct Call {
     events: UnboundedReceiver<Event>,
     reason: Arc<OnceLock<String>>,
     credit: usize,
+    /// Bytes taken that the toolbox has no new credit for yet.
+    owed: u32,
     body: BytesMut,
     reply: Option<Reply>,
 }
@@ -36,6 +38,7 @@ impl Call {
             events,
             reason,
             credit,
+            owed: 0,
             body,
             reply: None,
         }
@@ -91,8 +94,10 @@ impl Call {
         match self.events.recv().await {
             Some(Event::Data(bytes)) => {
                 self.body.extend_from_slice(&bytes);
-                let amount = u32::try_from(bytes.len()).unwrap_or(0);
-                self.say(Frame::credit(self.channel, amount));
+                self.owed += u32::try_from(bytes.len()).unwrap_or(0);
+                if let Some(amount) = due(&mut self.owed) {
+                    self.say(Frame::credit(self.channel, amount));
+                }
             }
             Some(Event::Credit(amount)) => self.credit += amount as usize,
             Some(Event::Close(reply)) => self.reply = Some(reply),

@@ -17,6 +17,8 @@ use wharf::sandbox::{
     Changes, Command, Contents, Entry, Error, Exit, Facts, Finished, Mode, ProcessAction, Sandbox,
     Search, Tree,
 };
+use wharf_toolbox::message::{HostHello, Request};
+use wharf_toolbox::wire::{Frame, Kind, VERSION};
 
 /// A toolbox over its own folders.
 struct World {
@@ -739,4 +741,56 @@ async fn a_toolbox_that_is_no_toolbox_is_an_error() {
             "{noise:?}"
         );
     }
+}
+
+#[test]
+fn an_answer_leaves_process_1_in_one_write() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["workspace", "home", "tmp"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    std::fs::write(folder.path().join("workspace/lines.txt"), "one\ntwo\n").unwrap();
+    // A datagram socket keeps the writes apart that a pipe would run together.
+    let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut child = std::process::Command::new(env!("WHARF_TOOLBOX"))
+        .args(["workspace", "home", "tmp"].map(|name| folder.path().join(name)))
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    let hello = HostHello {
+        version: VERSION,
+        disk: 1 << 30,
+        inodes: 1000,
+        ..HostHello::default()
+    };
+    let read = Request::Read {
+        path: "lines.txt".into(),
+        offset: 0,
+        limit: 100,
+    };
+    let mut sent = Vec::new();
+    Frame::json(Kind::Hello, 0, &hello)
+        .unwrap()
+        .encode(&mut sent);
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &sent).unwrap();
+    let mut bytes = [0; 4096];
+    let greeted = ours.recv(&mut bytes).unwrap();
+    let (greeting, _) = Frame::decode(&bytes[..greeted]).unwrap().unwrap();
+    assert_eq!(greeting.kind, Kind::Hello);
+
+    sent.clear();
+    Frame::json(Kind::Open, 1, &read).unwrap().encode(&mut sent);
+    std::io::Write::write_all(&mut input, &sent).unwrap();
+    let got = ours.recv(&mut bytes).unwrap();
+    let (data, used) = Frame::decode(&bytes[..got]).unwrap().unwrap();
+    assert_eq!(data, Frame::data(1, b"one\ntwo\n".to_vec()));
+    let (close, rest) = Frame::decode(&bytes[used..got]).unwrap().unwrap();
+    assert_eq!((close.kind, used + rest), (Kind::Close, got));
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }

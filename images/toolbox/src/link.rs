@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use serde::Serialize;
 use wharf_toolbox::message::Reply;
-use wharf_toolbox::wire::{CREDIT, Fault, Frame, Kind, MAX_DATA};
+use wharf_toolbox::wire::{CREDIT, Fault, Frame, Kind, MAX_DATA, due};
 
 use crate::bell::{Bell, lock};
 
@@ -36,6 +36,8 @@ struct State {
     inbound: VecDeque<Vec<u8>>,
     /// Bytes the host may still send.
     allowed: usize,
+    /// Bytes taken that the host has no new credit for yet.
+    owed: u32,
     ended: bool,
     /// Bytes we may still send.
     credit: usize,
@@ -120,6 +122,7 @@ impl Link {
         let state = State {
             inbound: VecDeque::new(),
             allowed: CREDIT as usize,
+            owed: 0,
             ended: false,
             credit: CREDIT as usize,
             cancelled: false,
@@ -171,9 +174,11 @@ impl Channel {
                 return Err(Cancelled);
             }
             if let Some(bytes) = state.inbound.pop_front() {
-                state.allowed += bytes.len();
-                let amount = u32::try_from(bytes.len()).unwrap_or(0);
-                self.link.push(Frame::credit(self.id, amount));
+                state.owed += u32::try_from(bytes.len()).unwrap_or(0);
+                if let Some(amount) = due(&mut state.owed) {
+                    state.allowed += amount as usize;
+                    self.link.push(Frame::credit(self.id, amount));
+                }
                 return Ok(Some(bytes));
             }
             if state.ended {

@@ -30,6 +30,7 @@ mod watch;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -111,9 +112,12 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
     let Ok(sandbox) = Sandbox::build(&folders, &environment, &hello, &bell) else {
         return End::Setup;
     };
+    let Ok(mut out) = output() else {
+        return End::Setup;
+    };
     let writer = Arc::clone(&link);
     let spawned = spawn("write", move || {
-        writer.write(&mut std::io::stdout().lock());
+        writer.write(&mut out);
         leave(End::Output)
     });
     let Ok(dispatch) = spawned.and_then(|()| Dispatch::start(&sandbox.calls)) else {
@@ -137,6 +141,13 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
     let end = serve(frames, &link, &dispatch, &sandbox.lease);
     sandbox.calls.shell.commands.kill_all();
     end.map_or(End::Protocol, |()| End::Closed)
+}
+
+/// Standard output without the line buffer of `std::io::Stdout`, which cuts what it is given at the
+/// last newline into two writes, each a step of its own through the engine.
+fn output() -> std::io::Result<std::fs::File> {
+    let descriptor = std::io::stdout().as_fd().try_clone_to_owned()?;
+    Ok(descriptor.into())
 }
 
 fn serve(

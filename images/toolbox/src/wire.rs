@@ -45,6 +45,12 @@ pub struct Frame {
     pub body: Vec<u8>,
 }
 
+/// Takes out of `owed` what the other side should be given credit for now: nothing until it is half
+/// of a channel's credit, so that a short call costs no frame of its own and a long one never waits.
+pub fn due(owed: &mut u32) -> Option<u32> {
+    (*owed >= CREDIT / 2).then(|| std::mem::take(owed))
+}
+
 /// Why bytes are no frame or no message; it ends the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -219,6 +225,27 @@ mod tests {
         let mut bytes = u32::try_from(MAX_DATA + 1).unwrap().to_le_bytes().to_vec();
         bytes.push(Kind::Data as u8);
         assert_eq!(Frame::decode(&bytes), Err(Fault::Length(MAX_DATA + 1)));
+    }
+
+    #[test]
+    fn credit_comes_back_in_halves_and_always_leaves_room_for_a_frame() {
+        let most = u32::try_from(MAX_DATA).unwrap();
+        for part in [1, 1000, most - 1, most] {
+            let (mut owed, mut taken, mut given) = (0, 0, 0);
+            while taken < 3 * CREDIT {
+                assert!(
+                    CREDIT - (taken - given) >= most,
+                    "stuck after {taken} in parts of {part}"
+                );
+                taken += part;
+                owed += part;
+                given += due(&mut owed).unwrap_or(0);
+            }
+            assert_eq!(taken - given, owed);
+            assert!(given >= CREDIT);
+        }
+        let mut short = 100;
+        assert_eq!((due(&mut short), short), (None, 100));
     }
 
     #[test]
