@@ -19,7 +19,7 @@ use wharf::sandbox::{Command, Engine, Image, Sandbox};
 use crate::world;
 
 const ROUNDS: usize = 300;
-const EXECS: usize = 30;
+const EXECS: usize = 50;
 
 pub async fn measure() -> Value {
     let (docker, image) = world::engine().await;

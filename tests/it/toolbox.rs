@@ -610,6 +610,16 @@ async fn the_agents_own_repository_begins_clean() {
         text(&finished.stdout.head).starts_with("start\n a | 2 +-"),
         "{finished:?}"
     );
+    let facts = world
+        .run("git fsck --strict && git rev-parse --abbrev-ref HEAD && git log --format=%an && git config user.name")
+        .await;
+    assert_eq!(facts.exit, Exit::Code(0), "{facts:?}");
+    assert_eq!(text(&facts.stdout.head), "main\nwharf\nagent\n");
+    let own = world
+        .run("git checkout -q -b try && git commit -qam two && git log --format=%an -1 && git stash list && git gc -q")
+        .await;
+    assert_eq!(own.exit, Exit::Code(0), "{own:?}");
+    assert_eq!(text(&own.stdout.head), "agent\n");
     assert_eq!(world.scan().await.puts.len(), 1);
     world.remote.close().await;
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -69,6 +69,11 @@ impl Commands {
             background: Mutex::default(),
             next: AtomicU32::new(1),
         })
+    }
+
+    /// The folder that commands start in.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Starts a program with its arguments. When the process limit stands in the way, what earlier
