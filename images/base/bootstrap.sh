@@ -5,7 +5,7 @@ set -eu
 
 packages=$1
 out=$2
-mirror=${WHARF_DEBIAN_MIRROR:-http://deb.debian.org}
+mirror=${WHARF_DEBIAN_MIRROR:-} # none: mmdebstrap's own, Debian's
 suite=bookworm
 
 if ! command -v mmdebstrap >/dev/null 2>&1; then
@@ -26,6 +26,15 @@ if [ ! -e "$keyring" ]; then
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debian-archive-keyring >&2
 fi
 
+if [ -n "$mirror" ]; then
+  set -- \
+    "deb [signed-by=$keyring] $mirror/debian $suite main" \
+    "deb [signed-by=$keyring] $mirror/debian $suite-updates main" \
+    "deb [signed-by=$keyring] $mirror/debian-security $suite-security main"
+else
+  set --
+fi
+
 exec mmdebstrap --variant=minbase --format=tar \
   --include="$(paste -sd, "$packages")" \
   --dpkgopt='path-exclude=/usr/share/man/*' \
@@ -33,7 +42,4 @@ exec mmdebstrap --variant=minbase --format=tar \
   --dpkgopt='path-exclude=/usr/share/doc/*' \
   --dpkgopt='path-include=/usr/share/doc/*/copyright' \
   --dpkgopt='path-exclude=/usr/share/locale/*' \
-  "$suite" "$out" \
-  "deb [signed-by=$keyring] $mirror/debian $suite main" \
-  "deb [signed-by=$keyring] $mirror/debian $suite-updates main" \
-  "deb [signed-by=$keyring] $mirror/debian-security $suite-security main"
+  --keyring="$keyring" "$suite" "$out" "$@"

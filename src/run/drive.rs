@@ -169,7 +169,7 @@ impl Drive {
 
     /// The run's time is over.
     pub fn out_of_time(&mut self) {
-        let limit = super::words::duration(self.shared.plan.run.time);
+        let limit = crate::plan::show_duration(self.shared.plan.run.time);
         self.facts.limited = Some(format!("{limit} of time"));
         self.shared.stop.cancel.cancel();
     }

@@ -30,7 +30,11 @@ impl Drive {
                     self.merged = merged;
                     return Ok(());
                 }
-                // Nothing runs and nothing could be started: only a stop leads here.
+                // Nothing runs and nothing could be started: only a stop may lead here. Anything else
+                // would let a tree be judged that does not hold what was done.
+                if !self.stopped() {
+                    self.halt("the schedule stood still by a fault of Wharf".to_owned());
+                }
                 self.end_waiting();
                 return Ok(());
             }
@@ -212,7 +216,7 @@ impl Drive {
 
     async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<(), Error> {
         let files = conflict.files.iter();
-        let files: Vec<String> = files.map(|f| super::words::path(&f.path)).collect();
+        let files: Vec<String> = files.map(|f| crate::workspace::display(&f.path)).collect();
         self.shared.tell(&Notice::Conflict {
             subtask: id.to_string(),
             files: files.clone(),

@@ -80,12 +80,12 @@ pub(super) fn merger(
     let paths: Vec<String> = conflict
         .files
         .iter()
-        .map(|f| words::path(&f.path))
+        .map(|f| crate::workspace::display(&f.path))
         .collect();
     let kinds = conflict
         .files
         .iter()
-        .map(|f| format!("{} ({})", words::path(&f.path), f.kind));
+        .map(|f| format!("{} ({})", crate::workspace::display(&f.path), f.kind));
     let files = conflict.files.iter().zip(&paths);
     let side = |commit: &CommitId, other: &CommitId, texts| {
         let (id, brief) = who(drive, commit, other);
@@ -143,7 +143,7 @@ pub(super) async fn verifier(
             DifferenceStatus::Deleted => 'D',
             DifferenceStatus::ModeChanged => 'T',
         };
-        format!("{letter} {}", words::path(&d.path))
+        format!("{letter} {}", crate::workspace::display(&d.path))
     });
     let ran = commands.iter().map(|c| Ran {
         command: c.command.clone(),
@@ -166,7 +166,7 @@ pub(super) async fn verifier(
             .conflict
             .files
             .iter()
-            .map(|f| words::path(&f.path))
+            .map(|f| crate::workspace::display(&f.path))
             .collect();
         Some(format!("{id} ({}): {report}", files.join(", ")))
     });
@@ -189,7 +189,7 @@ fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standin
             .tree
             .entries
             .keys()
-            .map(|path| words::path(path))
+            .map(|path| crate::workspace::display(path))
             .collect(),
         image: format!("{} {}", image.name, image.describes)
             .trim()
@@ -234,10 +234,10 @@ fn limits(role: &Role) -> String {
         if sandbox.cpus == 1.0 { "" } else { "s" },
         sandbox.pids,
         mib(sandbox.disk),
-        words::duration(limits.tool_timeout),
+        crate::plan::show_duration(limits.tool_timeout),
         limits.turns,
         limits.tool_calls,
-        words::duration(limits.time.max(Duration::from_secs(1))),
+        crate::plan::show_duration(limits.time.max(Duration::from_secs(1))),
     )
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::board::{Board, Notice};
 use super::drive::Drive;
@@ -21,6 +22,9 @@ use crate::workspace::{Base, Source, Store};
 const MAX_FILE: u64 = 256 << 20;
 const MAX_TOTAL: u64 = 4 << 30;
 const MAX_FILES: usize = 250_000;
+
+/// The status of a run that a signal ended.
+const INTERRUPTED: &str = "interrupted";
 
 /// Runs a task under a plan to its end. An error means that the run could not start, or that its
 /// own records failed; everything else is in the summary.
@@ -87,7 +91,11 @@ async fn open(order: Order) -> Result<Opened, Error> {
         .append(Event::RunStarted(started(&order, &id, span.trace_id())))
         .await?;
     order.watch.notice(&announcement(&order, &id, &dir));
-    let based = match take_base(&order, &dir).await {
+    let based = tokio::select! {
+        based = take_base(&order, &dir) => based,
+        () = order.stop.cancel.cancelled() => Err(stopped_early(&order)),
+    };
+    let based = match based {
         Ok(based) => based,
         Err(error) => {
             writer.append(never_started(&error)).await?;
@@ -194,14 +202,28 @@ fn share(
     }
 }
 
+fn stopped_early(order: &Order) -> Error {
+    Error::Start {
+        code: order.stop.exit_code.load(Ordering::SeqCst),
+        kind: INTERRUPTED,
+        message: "stopped by a signal before the workspace was read".to_owned(),
+        hint: "nothing was changed; start it again".to_owned(),
+    }
+}
+
 /// The last line of a run whose base could not be taken.
 fn never_started(error: &Error) -> Event {
-    let exit_code = match error {
-        Error::Start { code, .. } => *code,
-        _ => 3,
+    let (exit_code, status) = match error {
+        Error::Start {
+            code,
+            kind: INTERRUPTED,
+            ..
+        } => (*code, INTERRUPTED),
+        Error::Start { code, .. } => (*code, "error"),
+        _ => (3, "error"),
     };
     Event::RunEnded {
-        status: "error".to_owned(),
+        status: status.to_owned(),
         exit_code,
         reason: error.to_string(),
         result: serde_json::Value::Null,
@@ -277,18 +299,6 @@ fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
         .map_err(|error| failed(error.into()))?;
     Ok((dir, lock))
-}
-
-/// True when no process holds the run's lock: nobody works on it any more. False when that cannot be told.
-pub fn is_dead(state: &Path, run: &str) -> bool {
-    let path = state.join("runs").join(run).join("lock");
-    match File::open(&path) {
-        Ok(lock) => {
-            rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
-        }
-        // A directory that was removed has no owner left; anything else is not known.
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    }
 }
 
 /// Writes a file whole or not at all: beside it, synced, then renamed.

@@ -6,7 +6,7 @@ use super::board::Notice;
 use super::drive::{Done, Drive};
 use super::schedule::Place;
 use super::worker::End;
-use super::{Error, ends, words};
+use super::{Error, ends};
 use crate::agent::Stop;
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::{AgentKind, Event, SubtaskStatus};
@@ -18,7 +18,7 @@ impl Drive {
             Ok(end) => self.take_worker(end).await,
             // The node is not known any more; a panic is a fault of ours and ends the run.
             Err(error) => {
-                self.facts.environment.get_or_insert(format!(
+                self.halt(format!(
                     "an agent's task ended by a fault of Wharf: {error}"
                 ));
                 Ok(())
@@ -187,7 +187,10 @@ impl Drive {
         }
         let differences = self.shared.store.differences(from, to).await;
         let differences = differences.map_err(|source| Error::Workspace { source })?;
-        Ok(differences.iter().map(|d| words::path(&d.path)).collect())
+        Ok(differences
+            .iter()
+            .map(|d| crate::workspace::display(&d.path))
+            .collect())
     }
 
     async fn emptied(&self, from: &CommitId, to: &CommitId) -> Result<bool, Error> {

@@ -124,7 +124,8 @@ pub(super) struct Taken {
 
 /// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed.
 pub(super) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken {
-    let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    // As the base spells the paths that it withheld.
+    let shown = workspace::display;
     let mut left_out: Vec<(String, String)> = changes
         .left_out
         .iter()

@@ -278,8 +278,9 @@ fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
 fn told(exit: Exit, command: &AcceptanceCommand) -> (Option<i32>, Option<String>) {
     match exit {
         Exit::Code(code) => (Some(code), None),
+        // A shell may answer 0 although what it ran was killed: then nothing is known of the rest.
         Exit::OutOfMemory(code) => (
-            Some(code),
+            (code != 0).then_some(code),
             Some("the memory limit killed a process of it".to_owned()),
         ),
         Exit::TimedOut => (
@@ -347,4 +348,32 @@ fn reason(verdict: &Verdict) -> String {
         reasons.push(verdict.summary.clone());
     }
     reasons.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_an_exit_code_that_is_known_is_one() {
+        let command = AcceptanceCommand {
+            run: "make test".to_owned(),
+            timeout: Duration::from_secs(60),
+        };
+        let code = |exit| told(exit, &command).0;
+        assert_eq!(code(Exit::Code(0)), Some(0));
+        assert_eq!(code(Exit::OutOfMemory(137)), Some(137));
+        for unknown in [
+            Exit::OutOfMemory(0),
+            Exit::TimedOut,
+            Exit::Cancelled,
+            Exit::Running,
+        ] {
+            let (code, note) = told(unknown, &command);
+            assert_eq!(code, None, "{unknown:?}");
+            assert!(note.is_some(), "{unknown:?}");
+        }
+    }
 }

@@ -1,28 +1,6 @@
-//! Paths, durations and reports as a person or a model reads them.
-
-use std::time::Duration;
+//! A report as a person or a model reads it.
 
 use serde_json::Value;
-
-/// A path of bytes, for display: control characters and bad UTF-8 are shown, not sent to a terminal.
-pub(super) fn path(bytes: &[u8]) -> String {
-    let lossy = String::from_utf8_lossy(bytes);
-    if lossy.chars().any(char::is_control) {
-        lossy.escape_debug().collect()
-    } else {
-        lossy.into_owned()
-    }
-}
-
-/// `90s`, `5m`, `2h`, the largest unit that says it whole.
-pub(super) fn duration(duration: Duration) -> String {
-    match duration.as_secs() {
-        0 => format!("{} ms", duration.as_millis()),
-        s if s % 3600 == 0 => format!("{} h", s / 3600),
-        s if s % 60 == 0 => format!("{} min", s / 60),
-        s => format!("{s} s"),
-    }
-}
 
 /// A worker's report as text: summary, findings, open questions, notes.
 pub(super) fn report(report: &Value) -> String {
