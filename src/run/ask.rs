@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::bill;
 use super::board::Notice;
 use super::gate::jitter;
 use super::pot::{Amount, Held};
@@ -134,7 +135,7 @@ impl Call<'_> {
         span: &Span,
     ) -> Result<Result<Reply, model::Error>, Stop> {
         let cancel = &self.shared.stop.cancel;
-        let worst = self.worst();
+        let worst = bill::worst(self.request, self.about.price);
         let held = tokio::select! {
             () = cancel.cancelled() => return Err(Stop::Cancelled),
             held = self.shared.pot.reserve(worst) => held.map_err(|limit| Stop::RunLimit { limit })?,
@@ -165,7 +166,7 @@ impl Call<'_> {
             answer = self.model.ask(self.request) => match answer {
                 Ok(reply) => self.settle(held, reply, since.elapsed(), attempt, span).await.map(Ok),
                 Err(error) => {
-                    held.settle(self.billed(&error));
+                    held.settle(bill::failed(&error, self.request, self.about.price));
                     Ok(Err(error))
                 }
             },
@@ -180,7 +181,7 @@ impl Call<'_> {
         attempts: u32,
         span: &Span,
     ) -> Result<Reply, Stop> {
-        let used = self.used(reply.usage);
+        let used = bill::used(reply.usage, self.about.price);
         held.settle(used);
         let cost = self.about.price.map(|_| used.cost_usd);
         let usage = Usage {
@@ -228,63 +229,6 @@ impl Call<'_> {
         });
     }
 
-    /// What a failed attempt may have cost: a server that read the request and then fell silent or
-    /// broke off may bill what it read; one that refused or was never reached bills nothing.
-    fn billed(&self, error: &model::Error) -> Amount {
-        match error {
-            model::Error::Timeout { .. } | model::Error::Cut { .. } => {
-                let input = estimate(self.request) as f64;
-                let cost = self.about.price.map_or(0.0, |p| input * p.input / 1e6);
-                Amount {
-                    tokens: input,
-                    cost_usd: cost,
-                }
-            }
-            model::Error::Connect { .. }
-            | model::Error::Status { .. }
-            | model::Error::NotRecorded { .. }
-            | model::Error::Setup { .. } => Amount::default(),
-        }
-    }
-
-    /// The most that this request can cost: nothing cached, the whole reply limit used.
-    fn worst(&self) -> Amount {
-        let input = estimate(self.request);
-        let price = self.about.price;
-        let cost = price.map_or(0.0, |p| {
-            (input as f64 * p.input + self.request.reply_tokens as f64 * p.output) / 1e6
-        });
-        Amount {
-            tokens: (input + self.request.reply_tokens) as f64,
-            cost_usd: cost,
-        }
-    }
-
-    fn used(&self, usage: model::Usage) -> Amount {
-        let fresh = usage.input.saturating_sub(usage.cached) as f64;
-        let (cached, output) = (usage.cached as f64, usage.output as f64);
-        match self.about.price {
-            Some(price) => {
-                let weight = if price.input > 0.0 {
-                    price.cached_input / price.input
-                } else {
-                    1.0
-                };
-                Amount {
-                    tokens: fresh + cached * weight + output,
-                    cost_usd: (fresh * price.input
-                        + cached * price.cached_input
-                        + output * price.output)
-                        / 1e6,
-                }
-            }
-            None => Amount {
-                tokens: fresh + cached + output,
-                cost_usd: 0.0,
-            },
-        }
-    }
-
     /// Waits before try number `attempt`.
     async fn wait(&self, error: &model::Error, wait: Duration, attempt: u32) -> Result<(), Stop> {
         if let model::Error::Status {
@@ -318,21 +262,6 @@ impl Call<'_> {
             .split_once('/')
             .map_or(self.about.name.as_str(), |(_, name)| name)
     }
-}
-
-/// Four bytes a token, the rule of thumb for text and code; what the server reports replaces it.
-fn estimate(request: &Request) -> u64 {
-    let text: usize = request
-        .messages
-        .iter()
-        .map(|message| serde_json::to_string(message).map_or(0, |text| text.len()))
-        .sum();
-    let tools: usize = request
-        .tools
-        .iter()
-        .map(|t| t.description.len() + t.schema.to_string().len())
-        .sum();
-    ((text + tools) / 4) as u64
 }
 
 fn add(so_far: Option<f64>, more: Option<f64>) -> Option<f64> {

@@ -9,6 +9,7 @@ mod accept;
 mod alone;
 mod apply;
 mod ask;
+mod bill;
 mod board;
 mod coordinate;
 mod deliver;

@@ -171,3 +171,30 @@ fn into_workspace(mode: sandbox::Mode) -> workspace::Mode {
         sandbox::Mode::Link => workspace::Mode::Link,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::Put;
+
+    /// A withheld file is neither replaced nor removed, however its name has to be spelled for display.
+    #[test]
+    fn a_withheld_path_is_kept_whatever_its_bytes() {
+        let odd: [&[u8]; 3] = [b".env", b"a\nb.pem", b"key\xff.pem"];
+        let hidden = odd.iter().map(|path| workspace::display(path)).collect();
+        let put = |path: &[u8]| Put {
+            path: path.to_vec(),
+            mode: sandbox::Mode::File,
+            content: Bytes::new(),
+        };
+        let mut changes = Changes {
+            puts: odd.iter().map(|path| put(path)).collect(),
+            deletes: odd.iter().map(|path| path.to_vec()).collect(),
+            left_out: Vec::new(),
+        };
+        changes.puts.push(put(b"mine.txt"));
+        let taken = take(changes, &hidden);
+        assert_eq!(taken.edits.len(), 1);
+        assert_eq!(taken.left_out.len(), odd.len());
+    }
+}

@@ -661,3 +661,29 @@ async fn a_recorded_verdict_counts_only_for_the_tree_it_judged() {
         );
     }
 }
+
+#[tokio::test]
+async fn told_to_stop_before_it_read_the_workspace_a_run_says_so_and_asks_nobody() {
+    let world = World::new(&[("a.txt", "a\n")]);
+    world
+        .stop
+        .exit_code
+        .store(130, std::sync::atomic::Ordering::SeqCst);
+    world.stop.cancel.cancel();
+    let server = crate::server::FakeModel::start(|_| report("done", "never asked")).await;
+    let order = world.order(&plan("", &[("a", &[])]), crate::world::connect(&server));
+    let code = match wharf::run::start(order).await {
+        Ok(summary) => summary.exit_code,
+        Err(wharf::run::Error::Start { code, .. }) => code,
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(code, 130);
+    assert_eq!(server.requests().len(), 0);
+    let journal = wharf::journal::read(&world.state.join("runs/run/journal.jsonl")).unwrap();
+    match &journal.lines.last().unwrap().event {
+        Event::RunEnded {
+            status, exit_code, ..
+        } => assert_eq!((status.as_str(), *exit_code), ("interrupted", 130)),
+        other => panic!("{other:?}"),
+    }
+}
