@@ -680,6 +680,12 @@ async fn told_to_stop_before_it_read_the_workspace_a_run_says_so_and_asks_nobody
     assert_eq!(code, 130);
     assert_eq!(server.requests().len(), 0);
     let journal = wharf::journal::read(&world.state.join("runs/run/journal.jsonl")).unwrap();
+    let based = |line: &&wharf::journal::Line| matches!(line.event, Event::BaseTaken { .. });
+    assert_eq!(
+        journal.lines.iter().find(based),
+        None,
+        "it did not wait for the base"
+    );
     match &journal.lines.last().unwrap().event {
         Event::RunEnded {
             status, exit_code, ..
