@@ -16,6 +16,8 @@ const SIDES: usize = 60_000;
 const TAIL: usize = 2_000;
 /// Lines of a list of paths.
 const PATHS: usize = 300;
+/// Characters of the list of hosts that can be reached.
+const HOSTS: usize = 4_000;
 /// Characters of an extra section.
 const EXTRA: usize = 8_000;
 
@@ -31,11 +33,24 @@ pub struct First {
     pub image: String,
     /// Memory, processors, disk, turns: in a line.
     pub limits: String,
-    pub network: bool,
+    pub network: Reachable,
     pub acceptance: Vec<String>,
     pub agents_md: Option<String>,
     /// More sections, each a heading and a text.
     pub extra: Vec<(String, String)>,
+}
+
+/// What can be reached from the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reachable {
+    Nothing,
+    Network,
+    Hosts {
+        /// As the plan lists them.
+        hosts: Vec<String>,
+        /// Addresses to ask by, each with the header that is added.
+        added: Vec<(String, String)>,
+    },
 }
 
 /// What kind of work it is, with what only that kind is told.
@@ -258,19 +273,40 @@ fn ran(commands: &[Ran]) -> String {
 }
 
 fn surroundings(first: &First) -> String {
-    let network = if first.network {
-        "There is a network."
-    } else {
-        "There is no network: downloads and installs cannot work, do not try them."
-    };
+    let network = reachable(&first.network);
     let parts = [
         "A container of your own; the files are in /workspace.",
         first.image.as_str(),
         first.limits.as_str(),
-        network,
+        network.as_str(),
     ];
     let said: Vec<&str> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
     said.join("\n")
+}
+
+fn reachable(network: &Reachable) -> String {
+    let (hosts, added) = match network {
+        Reachable::Network => return "There is a network.".to_owned(),
+        Reachable::Nothing => {
+            return "There is no network: downloads and installs cannot work, do not try them."
+                .to_owned();
+        }
+        Reachable::Hosts { hosts, added } => (hosts, added),
+    };
+    let mut text = format!(
+        "The network reaches these hosts and nothing else: {} (ports 80 and 443 where none is named). It \
+         goes through the proxy that HTTP_PROXY, HTTPS_PROXY and ALL_PROXY name, which speaks HTTP and \
+         SOCKS 5; programs that do not use it have no network, and names cannot be looked up. A 403 of the \
+         proxy says why; do not try to get around it.",
+        clip::middle(&hosts.join(", "), HOSTS)
+    );
+    for (address, header) in added {
+        text.push_str(&format!(
+            "\nRequests to {address} get the header {header} on their way: ask by http:// and without one \
+             of your own, although the server may speak https."
+        ));
+    }
+    text
 }
 
 fn reports(text: &mut Text, reports: &[(String, String, String)]) {
@@ -386,7 +422,7 @@ mod tests {
             tree: vec!["src/a.rs".into()],
             image: "python 3.12, git 2.39".into(),
             limits: "2 processors, 2 GiB of memory".into(),
-            network: false,
+            network: Reachable::Nothing,
             acceptance: vec!["make test".into()],
             agents_md: Some("Use tabs.".into()),
             extra: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::text;
 use super::wording::{WIDTH, command_line, few, status_word, who};
-use crate::journal::{Event, Line};
+use crate::journal::{EgressStep, Event, Line};
 
 /// The line of a journal record, its time first.
 pub fn record(line: &Line) -> String {
@@ -134,6 +134,22 @@ fn event(event: &Event) -> String {
             };
             format!("{} sandbox broke, {then}: {reason}", agent.subtask)
         }
+        Event::Egress {
+            agent,
+            connection,
+            host,
+            port,
+            step,
+        } => {
+            let what = egress(step);
+            match step {
+                EgressStep::Unlisted { .. } => format!("{} network: {what}", agent.subtask),
+                _ => format!(
+                    "{} network {connection}, {host}:{port} {what}",
+                    agent.subtask
+                ),
+            }
+        }
         Event::ModelAsked {
             agent,
             call,
@@ -201,6 +217,41 @@ fn event(event: &Event) -> String {
             because(end.reason.as_deref()),
             text::plural(end.turns as usize, "turn"),
             text::seconds(end.seconds)
+        ),
+    }
+}
+
+/// What became of a connection out of a sandbox.
+fn egress(step: &EgressStep) -> String {
+    match step {
+        EgressStep::Allowed { address, injected } => {
+            let with = match injected.as_slice() {
+                [] => String::new(),
+                names => format!(", {} added", names.join(", ")),
+            };
+            format!("allowed, at {address}{with}")
+        }
+        EgressStep::Refused { reason } => format!("refused: {reason}"),
+        EgressStep::Ended {
+            sent,
+            received,
+            milliseconds,
+            how,
+        } => format!(
+            "ended after {}, {} out, {} in: {how}",
+            text::seconds(*milliseconds as f64 / 1000.0),
+            text::bytes(*sent),
+            text::bytes(*received)
+        ),
+        EgressStep::Unlisted {
+            allowed,
+            refused,
+            sent,
+            received,
+        } => format!(
+            "{allowed} further connections, {refused} further refused, {} out, {} in",
+            text::bytes(*sent),
+            text::bytes(*received)
         ),
     }
 }

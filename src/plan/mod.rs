@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod forms;
 mod graph;
+mod network;
 mod nodes;
 mod parse;
 mod raw;
@@ -27,6 +28,7 @@ pub use built_in::DEFAULT;
 pub use draw::{Drawing, draw};
 pub use error::Error;
 pub use graph::Dag;
+pub use network::{Allowed, Host, Inject, Network, Reach};
 pub use nodes::GraphError;
 pub use parse::parse;
 pub use roles::{ENDINGS, TOOLS};
@@ -129,13 +131,6 @@ pub struct Sandbox {
     pub disk: u64,
     pub network: Network,
     pub runtime: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    None,
-    Full,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,13 +2,22 @@
 
 use bytes::Bytes;
 
+use super::egress;
 use super::shared::Shared;
-use crate::sandbox::{self, Image, ImageSpec, Labels, Spec};
+use crate::journal::Agent;
+use crate::sandbox::{Image, ImageSpec, Labels, Spec};
+use crate::trace::Span;
 use crate::workspace::{self, Store};
 use crate::{plan, tools};
 
 /// Everything that decides how a role's container is made.
-pub(super) fn spec(shared: &Shared, sandbox: &plan::Sandbox, image: Image, subtask: &str) -> Spec {
+pub(super) fn spec(
+    shared: &Shared,
+    sandbox: &plan::Sandbox,
+    image: Image,
+    who: &Agent,
+    span: &Span,
+) -> Spec {
     Spec {
         image,
         env: sandbox.env.clone(),
@@ -16,16 +25,13 @@ pub(super) fn spec(shared: &Shared, sandbox: &plan::Sandbox, image: Image, subta
         memory: sandbox.memory,
         pids: sandbox.pids,
         disk: sandbox.disk,
-        network: match sandbox.network {
-            plan::Network::None => sandbox::Network::None,
-            plan::Network::Full => sandbox::Network::Full,
-        },
+        network: egress::network(shared, &sandbox.network, who, span),
         runtime: sandbox.runtime.clone(),
         labels: Labels {
             machine: shared.options.machine.clone(),
             state: shared.options.state.display().to_string(),
             run: shared.id.to_string(),
-            subtask: subtask.to_owned(),
+            subtask: who.subtask.to_string(),
         },
     }
 }

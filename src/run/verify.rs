@@ -125,7 +125,7 @@ impl Drive {
     async fn open_at_merged(&mut self, who: &Agent) -> Result<Arc<dyn Sandbox>, String> {
         let plan = self.shared.plan.sandbox.clone();
         let image = self.image(&plan).await?;
-        let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str());
+        let spec = settings::spec(&self.shared, &plan, image, who, &self.shared.span);
         let standing = self.standing(&self.merged.clone()).await;
         let standing = standing.map_err(|error| error.to_string())?;
         let opened = desk::open(&self.shared, who, &spec, &standing.tree).await;

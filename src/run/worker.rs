@@ -109,12 +109,7 @@ async fn at_desk(
             reason: error.to_string(),
         }
     })?;
-    let spec = settings::spec(
-        shared,
-        &job.role.sandbox,
-        job.image,
-        job.who.subtask.as_str(),
-    );
+    let spec = settings::spec(shared, &job.role.sandbox, job.image, &job.who, &span);
     let (start, accept) = (job.start.clone(), job.accept);
     let desk = Desk::open(
         shared.clone(),

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Info, Options};
+use super::egress::Way;
 use super::{Engine, Error, Image, ImageSpec, Progress, Sandbox, Spec, Tree};
 use super::{image, open};
 
@@ -20,10 +21,17 @@ pub struct Docker {
     pub(super) starts: Arc<Semaphore>,
     /// Two preparations at once would build the same thing twice.
     pub(super) builds: Arc<Semaphore>,
+    /// How sandboxes with an allow-list reach servers.
+    pub(super) way: Way,
 }
 
 impl Docker {
     pub(super) fn new(api: bollard::Docker, options: Options, info: Info) -> Self {
+        let way = Way {
+            authorities: options.ca_bundle.clone(),
+            credentials: options.credentials.clone(),
+            ..Way::default()
+        };
         let starts = usize::try_from(info.facts.cores * 2).unwrap_or(2);
         Docker {
             api,
@@ -31,7 +39,13 @@ impl Docker {
             info: Arc::new(info),
             starts: Arc::new(Semaphore::new(starts)),
             builds: Arc::new(Semaphore::new(1)),
+            way,
         }
+    }
+
+    /// The same engine, whose sandboxes reach servers in another way.
+    pub fn reaching(self, way: Way) -> Self {
+        Docker { way, ..self }
     }
 
     /// What the engine said of itself when it was connected.

@@ -13,6 +13,7 @@ mod call;
 mod connect;
 mod container;
 mod docker;
+pub mod egress;
 mod image;
 mod layer;
 mod link;
@@ -175,11 +176,13 @@ pub struct Labels {
     pub subtask: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
     None,
     /// A network of its own with a way out.
     Full,
+    /// None, and a proxy inside through which Wharf reaches the hosts of a policy.
+    Allow(egress::Policy),
 }
 
 /// A set of files: what a sandbox is opened at.

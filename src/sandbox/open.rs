@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::call;
 use super::container::{self, Life};
 use super::docker::Docker;
+use super::egress;
 use super::network;
 use super::profile;
 use super::remote::{self, Closer, Remote, Start};
@@ -33,7 +34,7 @@ pub(super) async fn open(
 /// The network that the spec asks for, made for this sandbox alone.
 async fn own_network(docker: &Docker, spec: &Spec) -> Result<Option<String>, Error> {
     match spec.network {
-        Network::None => Ok(None),
+        Network::None | Network::Allow(_) => Ok(None),
         Network::Full => network::create(docker, spec.labels.to_map())
             .await
             .map(Some),
@@ -57,6 +58,7 @@ async fn launch(
         tree_base: None,
         git: true,
         disk: spec.disk,
+        egress: exit(docker, spec),
         closer: closer(&life, docker, network),
     };
     let greeting = remote::start(running.reader, running.writer, start, life.clone().ended());
@@ -79,6 +81,18 @@ async fn fill(
             remote.close().await;
             Err(error)
         }
+    }
+}
+
+/// The way out that the spec asks for.
+fn exit(docker: &Docker, spec: &Spec) -> Option<egress::Exit> {
+    match &spec.network {
+        Network::Allow(policy) => Some(egress::Exit {
+            policy: policy.clone(),
+            way: docker.way.clone(),
+            port: egress::PORT,
+        }),
+        Network::None | Network::Full => None,
     }
 }
 

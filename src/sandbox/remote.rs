@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
+use super::egress::{self, Office};
 use super::link::{Link, connect};
 use super::link_call::Call;
 use super::remote_tree::{self, changes};
@@ -47,8 +49,17 @@ pub struct Start {
     pub git: bool,
     /// Bytes that workspace, home and /tmp may hold together.
     pub disk: u64,
+    /// The way out of it, where there is one.
+    pub egress: Option<egress::Exit>,
     /// Run once, by `close`.
     pub closer: Closer,
+}
+
+/// What `close` waits for: the hub, those who serve ways out, the container.
+struct End {
+    hub: JoinHandle<()>,
+    office: Option<JoinHandle<()>>,
+    closer: Closer,
 }
 
 /// A sandbox over a stream.
@@ -60,7 +71,8 @@ pub struct Remote {
     /// One command at a time: the time of each begins when it does.
     turn: Semaphore,
     /// Waited for by whoever closes first; a second closer waits for the first.
-    end: Mutex<Option<(JoinHandle<()>, Closer)>>,
+    end: Mutex<Option<End>>,
+    proxy: Option<u16>,
 }
 
 /// Greets the toolbox over the container's streams. `ended` resolves with the reason when the
@@ -75,15 +87,19 @@ pub async fn start(
         version: VERSION,
         disk: start.disk,
         inodes: INODES,
+        proxy: start.egress.as_ref().map(|exit| exit.port),
         ..HostHello::default()
     };
-    let (link, greeting, hub) = match connect(reader, writer, &hello, ended).await {
+    let (knocks, heard) = unbounded_channel();
+    let knocks = start.egress.as_ref().map(|_| knocks);
+    let (link, greeting, hub) = match connect(reader, writer, &hello, ended, knocks).await {
         Ok(connected) => connected,
         Err(error) => {
             (start.closer)().await;
             return Err(error);
         }
     };
+    let serve = |exit| tokio::spawn(Office::new(exit).serve(heard));
     Ok(Remote {
         link,
         facts: Facts {
@@ -93,11 +109,21 @@ pub async fn start(
         layer: start.tree_base,
         git: start.git && greeting.git,
         turn: Semaphore::new(1),
-        end: Mutex::new(Some((hub, start.closer))),
+        end: Mutex::new(Some(End {
+            hub,
+            office: start.egress.map(serve),
+            closer: start.closer,
+        })),
+        proxy: greeting.proxy,
     })
 }
 
 impl Remote {
+    /// The port of the proxy on the sandbox's loopback, where there is a way out.
+    pub fn proxy(&self) -> Option<u16> {
+        self.proxy
+    }
+
     /// Makes the workspace exactly `tree`, sending what `layer` does not have, and returns once
     /// the toolbox has proved by a manifest that it lies there.
     pub async fn upload(&self, layer: Option<&Tree>, tree: &Tree) -> Result<(), Error> {
@@ -378,11 +404,14 @@ impl Sandbox for Remote {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let mut end = self.end.lock().await;
-            if let Some((hub, closer)) = end.take() {
+            if let Some(end) = end.take() {
                 self.link.close();
                 // A hub that panicked has let go of the stream as well.
-                let _ = hub.await;
-                closer().await;
+                let _ = end.hub.await;
+                if let Some(office) = end.office {
+                    let _ = office.await;
+                }
+                (end.closer)().await;
             }
         })
     }

@@ -1,0 +1,1 @@
+//! In real containers, and in a whole run.
