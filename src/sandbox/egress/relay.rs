@@ -97,6 +97,7 @@ impl<'a> Relay<'a> {
         let (mut from, mut to) = tokio::io::split(stream);
         let mut buffer = vec![0; MAX_DATA];
         let how = loop {
+            self.pass_end(&mut to).await;
             if self.is_over() {
                 self.passage.finish();
                 break "both sides were done".to_owned();
@@ -126,7 +127,6 @@ impl<'a> Relay<'a> {
         buffer: &mut [u8],
         over: &CancellationToken,
     ) -> Turn {
-        self.pass_end(to).await;
         let idle = self.last + self.office.way.patience.idle;
         let room = match self.server {
             Side::Speaking => self.passage.credit().min(buffer.len()),
