@@ -1,5 +1,6 @@
 //! The first user message: the work whole and before all else, then what surrounds it, each within a cap.
 
+use super::reachable::Reachable;
 use crate::tools::clip;
 
 /// Characters of the workspace's tree.
@@ -16,8 +17,6 @@ const SIDES: usize = 60_000;
 const TAIL: usize = 2_000;
 /// Lines of a list of paths.
 const PATHS: usize = 300;
-/// Characters of the list of hosts that can be reached.
-const HOSTS: usize = 4_000;
 /// Characters of an extra section.
 const EXTRA: usize = 8_000;
 
@@ -38,19 +37,6 @@ pub struct First {
     pub agents_md: Option<String>,
     /// More sections, each a heading and a text.
     pub extra: Vec<(String, String)>,
-}
-
-/// What can be reached from the sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reachable {
-    Nothing,
-    Network,
-    Hosts {
-        /// As the plan lists them.
-        hosts: Vec<String>,
-        /// Addresses to ask by, each with the header that is added.
-        added: Vec<(String, String)>,
-    },
 }
 
 /// What kind of work it is, with what only that kind is told.
@@ -273,7 +259,7 @@ fn ran(commands: &[Ran]) -> String {
 }
 
 fn surroundings(first: &First) -> String {
-    let network = reachable(&first.network);
+    let network = first.network.told();
     let parts = [
         "A container of your own; the files are in /workspace.",
         first.image.as_str(),
@@ -282,31 +268,6 @@ fn surroundings(first: &First) -> String {
     ];
     let said: Vec<&str> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
     said.join("\n")
-}
-
-fn reachable(network: &Reachable) -> String {
-    let (hosts, added) = match network {
-        Reachable::Network => return "There is a network.".to_owned(),
-        Reachable::Nothing => {
-            return "There is no network: downloads and installs cannot work, do not try them."
-                .to_owned();
-        }
-        Reachable::Hosts { hosts, added } => (hosts, added),
-    };
-    let mut text = format!(
-        "The network reaches these hosts and nothing else: {} (ports 80 and 443 where none is named). It \
-         goes through the proxy that HTTP_PROXY, HTTPS_PROXY and ALL_PROXY name, which speaks HTTP and \
-         SOCKS 5; programs that do not use it have no network, and names cannot be looked up. A 403 of the \
-         proxy says why; do not try to get around it.",
-        clip::middle(&hosts.join(", "), HOSTS)
-    );
-    for (address, header) in added {
-        text.push_str(&format!(
-            "\nRequests to {address} get the header {header} on their way: ask by http:// and without one \
-             of your own, although the server may speak https."
-        ));
-    }
-    text
 }
 
 fn reports(text: &mut Text, reports: &[(String, String, String)]) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::shared::Shared;
-use crate::agent::first::Reachable;
+use crate::agent::Reachable;
 use crate::journal::{Agent, EgressStep, Event, Writer};
 use crate::plan;
 use crate::sandbox::Network;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::StreamExt;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{
     UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel,
 };
@@ -26,6 +26,7 @@ use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, MAX_DATA, VERSION};
 use super::Error;
 use super::egress::{Inlet, Knock, knock};
 use super::link_call::Call;
+use super::outbox::{Outbox, write};
 
 /// Extends the toolbox's lease.
 const PING: Duration = Duration::from_secs(5);
@@ -93,10 +94,7 @@ where
 {
     let mut frames = FramedRead::with_capacity(reader, Frames, MAX_DATA);
     let (outbox, rest) = Outbox::new();
-    outbox
-        .control
-        .send(Frame::json(Kind::Hello, 0, hello).map_err(broken)?)
-        .map_err(broken)?;
+    outbox.push(Frame::json(Kind::Hello, 0, hello).map_err(broken)?);
     let (words, heard) = unbounded_channel();
     let reason = Arc::new(OnceLock::new());
     let writing = tokio::spawn(write(writer, rest, words.downgrade()));
@@ -157,104 +155,6 @@ fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error>
         )));
     }
     Ok(hello)
-}
-
-/// The queues to the writer; data is bounded by the toolbox's credit.
-struct Outbox {
-    control: UnboundedSender<Frame>,
-    data: UnboundedSender<Frame>,
-    outward: UnboundedSender<Frame>,
-}
-
-/// Their other ends, in the order in which they are written.
-struct Inbox {
-    control: UnboundedReceiver<Frame>,
-    data: UnboundedReceiver<Frame>,
-    outward: UnboundedReceiver<Frame>,
-}
-
-impl Inbox {
-    async fn next(&mut self) -> Option<Frame> {
-        tokio::select! {
-            biased;
-            Some(frame) = self.control.recv() => Some(frame),
-            Some(frame) = self.data.recv() => Some(frame),
-            Some(frame) = self.outward.recv() => Some(frame),
-            else => None,
-        }
-    }
-
-    /// What is queued already.
-    fn ready(&mut self) -> Option<Frame> {
-        let queued = self.control.try_recv().or_else(|_| self.data.try_recv());
-        queued.or_else(|_| self.outward.try_recv()).ok()
-    }
-}
-
-impl Outbox {
-    fn new() -> (Outbox, Inbox) {
-        let (control, first) = unbounded_channel();
-        let (data, second) = unbounded_channel();
-        let (outward, third) = unbounded_channel();
-        let inbox = Inbox {
-            control: first,
-            data: second,
-            outward: third,
-        };
-        let outbox = Outbox {
-            control,
-            data,
-            outward,
-        };
-        (outbox, inbox)
-    }
-
-    /// A writer that is gone has said so to the hub itself.
-    fn push(&self, frame: Frame) {
-        // A close must not overtake the data before it.
-        let queue = match frame.kind {
-            Kind::Data | Kind::Close if frame.channel & INSIDE != 0 => &self.outward,
-            Kind::Data | Kind::Close => &self.data,
-            _ => &self.control,
-        };
-        let _ = queue.send(frame);
-    }
-}
-
-/// Bytes that one write gathers.
-const BATCH: usize = 64 << 10;
-
-async fn write(
-    mut writer: impl AsyncWrite + Unpin,
-    mut inbox: Inbox,
-    words: WeakUnboundedSender<Word>,
-) {
-    let mut bytes = Vec::new();
-    while let Some(frame) = inbox.next().await {
-        bytes.clear();
-        frame.encode(&mut bytes);
-        // What is queued already goes out in the same write, control first.
-        while bytes.len() < BATCH {
-            match inbox.ready() {
-                Some(frame) => frame.encode(&mut bytes),
-                None => break,
-            }
-        }
-        let written = async {
-            writer.write_all(&bytes).await?;
-            writer.flush().await
-        };
-        if let Err(error) = written.await {
-            if let Some(words) = words.upgrade() {
-                let _ = words.send(Word::Break(format!(
-                    "the stream cannot be written: {error}"
-                )));
-            }
-            return;
-        }
-    }
-    // The toolbox takes the end of its input as the end of the sandbox; so does a failure here.
-    let _ = writer.shutdown().await;
 }
 
 struct Hub {

@@ -22,8 +22,10 @@ pub mod memory;
 
 mod network;
 mod open;
+mod outbox;
 mod profile;
 pub mod remote;
+mod remote_run;
 mod remote_tree;
 mod shelf;
 mod sweep;

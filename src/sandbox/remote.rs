@@ -11,20 +11,20 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
+use wharf_toolbox::message::{HostHello, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
 use super::egress::{self, Office};
 use super::link::{Link, connect};
-use super::link_call::Call;
+use super::remote_run::{finished, outcome};
 use super::remote_tree::{self, changes};
 use super::{
-    Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
-    Search, Stream, Tree,
+    Answer, Changes, Command, Error, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
+    Search, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
-const GRACE: Duration = Duration::from_secs(15);
+pub(super) const GRACE: Duration = Duration::from_secs(15);
 /// What a call on files may take, besides a second for each `RATE` bytes.
 const FILES: Duration = Duration::from_secs(60);
 const RATE: u64 = 1 << 20;
@@ -223,24 +223,6 @@ impl Remote {
     }
 }
 
-/// The reply of a command; a cancel is passed on and the reply awaited all the same.
-async fn outcome(
-    call: &mut Call,
-    most: usize,
-    cancel: &CancellationToken,
-) -> Result<(Reply, Bytes), Error> {
-    tokio::select! {
-        reply = call.reply(most) => return reply,
-        () = cancel.cancelled() => {}
-    }
-    call.cancel();
-    timeout(GRACE, call.reply(most)).await.unwrap_or_else(|_| {
-        Err(Error::Broken {
-            reason: "a command could not be cancelled".into(),
-        })
-    })
-}
-
 fn error_reason(error: Error) -> String {
     match error {
         Error::Broken { reason } => reason,
@@ -259,44 +241,6 @@ fn verb(request: &Request) -> &'static str {
         Request::Upload { .. } => "upload",
         Request::Scan => "scan",
     }
-}
-
-/// Nothing when the lengths and the data do not agree.
-fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
-    let stdout = stream(ran.stdout, &mut body)?;
-    let stderr = stream(ran.stderr, &mut body)?;
-    let exit = match ran.exit {
-        Ended::Code(code) => Exit::Code(code),
-        Ended::TimedOut => Exit::TimedOut,
-        Ended::Cancelled => Exit::Cancelled,
-        Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
-        Ended::Running => Exit::Running,
-    };
-    let elapsed = Duration::from_millis(ran.elapsed_ms);
-    body.is_empty().then_some(Finished {
-        exit,
-        stdout,
-        stderr,
-        elapsed,
-        background: ran.background,
-    })
-}
-
-fn stream(printed: Printed, body: &mut Bytes) -> Option<Stream> {
-    let mut take = |bytes: u64| {
-        let bytes = usize::try_from(bytes)
-            .ok()
-            .filter(|&bytes| bytes <= body.len())?;
-        Some(body.split_to(bytes))
-    };
-    let head = take(printed.head)?;
-    let tail = take(printed.tail)?;
-    Some(Stream {
-        head,
-        tail,
-        total: printed.total,
-        spool: printed.spool,
-    })
 }
 
 impl Sandbox for Remote {

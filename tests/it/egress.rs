@@ -8,6 +8,8 @@ mod hostile; // a toolbox that does not keep to the protocol
 mod injected; // credentials that are added outside
 #[path = "egress/limits.rs"]
 mod limits; // bytes, connections, time, and the end of all
+#[path = "egress/listed.rs"]
+mod listed; // the key of the plan file, and the values it names
 #[path = "egress/reached.rs"]
 mod reached; // what is reached, and what is refused
 #[path = "egress/servers.rs"]

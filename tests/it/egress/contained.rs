@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use wharf::journal::{EgressStep, Event};
+use wharf::journal::{EgressStep, Event, Line};
 use wharf::run::Notice;
 use wharf::sandbox::egress::{Listener, Policy, Step};
 use wharf::sandbox::{Command, Exit, Network, Sandbox, Spec};
@@ -203,6 +203,17 @@ fn asks(ask: &Ask, port: u16) -> Answer {
     }
 }
 
+/// What the journal says of connections: whose, where to, what.
+fn steps(journal: &[Line]) -> Vec<(String, String, EgressStep)> {
+    let of = |line: &Line| match &line.event {
+        Event::Egress {
+            agent, host, step, ..
+        } => Some((agent.subtask.to_string(), host.clone(), step.clone())),
+        _ => None,
+    };
+    journal.iter().filter_map(of).collect()
+}
+
 #[tokio::test]
 async fn a_run_tells_everybody_what_can_be_reached_and_nobody_the_credential() {
     let Some((docker, _)) = engine().await else {
@@ -247,16 +258,7 @@ async fn a_run_tells_everybody_what_can_be_reached_and_nobody_the_credential() {
     ] {
         assert!(said.contains(&part), "{part}: {said}");
     }
-    let steps: Vec<(String, String, EgressStep)> = ran
-        .journal
-        .iter()
-        .filter_map(|line| match &line.event {
-            Event::Egress {
-                agent, host, step, ..
-            } => Some((agent.subtask.to_string(), host.clone(), step.clone())),
-            _ => None,
-        })
-        .collect();
+    let steps = steps(&ran.journal);
     assert_eq!(steps.len(), 3, "{steps:?}");
     assert!(steps.iter().all(|(agent, ..)| agent == "a"));
     assert!(

@@ -56,16 +56,7 @@ impl Server {
             while let Ok((stream, _)) = listener.accept().await {
                 AtomicUsize::fetch_add(&counted, 1, Ordering::SeqCst);
                 let (tls, kept) = (tls.clone(), kept.clone());
-                tokio::spawn(async move {
-                    match tls {
-                        Some(tls) => {
-                            if let Ok(stream) = tls.accept(stream).await {
-                                answer(stream, &kept).await;
-                            }
-                        }
-                        None => answer(stream, &kept).await,
-                    }
-                });
+                tokio::spawn(serve(stream, tls, kept));
             }
         });
         Server {
@@ -87,6 +78,16 @@ impl Server {
 
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, heads: Arc<Mutex<Vec<String>>>) {
+    let Some(tls) = tls else {
+        return answer(stream, &heads).await;
+    };
+    // A client that does not like the certificate goes away.
+    if let Ok(stream) = tls.accept(stream).await {
+        answer(stream, &heads).await;
     }
 }
 
