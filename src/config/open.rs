@@ -35,6 +35,7 @@ impl Config {
             machine: self.machine.clone(),
             proxies: self.docker.proxies.clone(),
             ca_bundle: self.docker.ca_bundle.clone(),
+            lease: None,
         }
     }
 }

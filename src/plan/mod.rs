@@ -129,6 +129,8 @@ pub struct Sandbox {
     pub disk: u64,
     pub network: Network,
     pub runtime: Option<String>,
+    /// Containers kept ready for the next agents.
+    pub warm: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

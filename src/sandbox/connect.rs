@@ -33,6 +33,9 @@ pub struct Options {
     pub proxies: Vec<(String, String)>,
     /// A PEM bundle of the authorities this host trusts, for setup commands; never kept in an image.
     pub ca_bundle: Option<PathBuf>,
+    /// How long a sandbox and Wharf hear nothing of each other until each takes the other for gone;
+    /// a minute when absent, and never more.
+    pub lease: Option<Duration>,
 }
 
 /// Paths of PEM files, as `DOCKER_CERT_PATH` holds them.

@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Info, Options};
-use super::{Engine, Error, Image, ImageSpec, Progress, Sandbox, Spec, Tree};
-use super::{image, open};
+use super::{Engine, Error, Image, ImageSpec, Layer, Progress, Spec, Tree, Vacant};
+use super::{image, open, workspace_layer};
 
 /// A connected engine; clones share it.
 #[derive(Clone)]
@@ -20,6 +20,8 @@ pub struct Docker {
     pub(super) starts: Arc<Semaphore>,
     /// Two preparations at once would build the same thing twice.
     pub(super) builds: Arc<Semaphore>,
+    /// Nor does it help to fill two layers at a time.
+    pub(super) layers: Arc<Semaphore>,
 }
 
 impl Docker {
@@ -31,6 +33,7 @@ impl Docker {
             info: Arc::new(info),
             starts: Arc::new(Semaphore::new(starts)),
             builds: Arc::new(Semaphore::new(1)),
+            layers: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -50,12 +53,25 @@ impl Engine for Docker {
         Box::pin(image::prepare(self, image, progress, cancel))
     }
 
-    fn open<'a>(
+    fn start<'a>(
         &'a self,
         spec: &'a Spec,
-        tree: &'a Tree,
+        layer: Option<&'a Layer>,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
-        Box::pin(open::open(self, spec, tree, cancel))
+    ) -> BoxFuture<'a, Result<Box<dyn Vacant>, Error>> {
+        Box::pin(async move {
+            let vacancy = open::start(self, spec, layer, cancel).await?;
+            Ok(Box::new(vacancy) as Box<dyn Vacant>)
+        })
+    }
+
+    fn layer<'a>(
+        &'a self,
+        spec: &'a Spec,
+        tree: Arc<Tree>,
+        progress: &'a dyn Progress,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Layer, Error>> {
+        Box::pin(workspace_layer::make(self, spec, tree, progress, cancel))
     }
 }

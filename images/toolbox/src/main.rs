@@ -21,9 +21,11 @@ mod reaper;
 mod records;
 mod run;
 mod spool;
+mod standing;
 mod surroundings;
 mod table;
 mod tree;
+mod upload;
 mod walk;
 mod watch;
 
@@ -206,12 +208,15 @@ impl Sandbox {
             limits: Limits::now(),
             over: Arc::clone(&over),
         };
-        let workspace = Arc::new(Mutex::new(Workspace::open(&folders.workspace)?));
+        let workspace = Arc::new(Mutex::new(Workspace::open(
+            &folders.workspace,
+            folders.ledger.clone(),
+        )?));
         let files = Files {
             allowed: Allowed::new(&paths),
             workspace,
         };
-        let lease = Arc::new(Lease::default());
+        let lease = Arc::new(Lease::of(hello.lease_ms));
         let quota = Quota {
             folders: paths,
             disk: hello.disk,

@@ -5,9 +5,10 @@ use std::io::Read;
 use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::Errno;
 use wharf_toolbox::record::{MAX_PATH, Mode};
+use wharf_toolbox::stamp::Stamp;
 
 use crate::beneath;
 use crate::ignore::{Rules, junk_file, junk_folder};
@@ -16,16 +17,6 @@ use crate::ignore::{Rules, junk_file, junk_folder};
 const DEEPEST: usize = 200;
 /// Most bytes read of a `.gitignore`.
 const RULES: u64 = 1 << 20;
-
-/// What tells that a file may have changed; none of it is the agent's to forge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    changed: (i64, u64),
-    inode: u64,
-    /// Bytes.
-    pub size: u64,
-    mode: u32,
-}
 
 /// What is known of a path since the upload or the last scan.
 #[derive(Clone, Debug)]
@@ -52,41 +43,6 @@ pub struct Found {
     pub left_out: Vec<(Vec<u8>, String)>,
     /// Folders that could not be looked into: nothing beneath them counts as gone.
     pub closed: Vec<Vec<u8>>,
-}
-
-impl Stamp {
-    /// From the kernel's figures.
-    pub fn of(stat: &Stat) -> Stamp {
-        let changed = (stat.st_ctime, stat.st_ctime_nsec);
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Stamp {
-            changed,
-            inode: stat.st_ino,
-            size,
-            mode: stat.st_mode,
-        }
-    }
-
-    /// As git would have it; nothing for what git does not carry.
-    pub fn kind(&self) -> Option<Mode> {
-        match FileType::from_raw_mode(self.mode) {
-            FileType::Symlink => Some(Mode::Link),
-            FileType::RegularFile if self.mode & 0o100 != 0 => Some(Mode::Executable),
-            FileType::RegularFile => Some(Mode::File),
-            _ => None,
-        }
-    }
-
-    /// True when the change is too recent for the clock to tell it from the next one.
-    pub fn young(&self) -> bool {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_nanos();
-        let then = u128::try_from(self.changed.0).unwrap_or(0) * 1_000_000_000
-            + u128::from(self.changed.1);
-        now.saturating_sub(then) < 50_000_000
-    }
 }
 
 /// Walks all of `root`; `known` says which paths are carried whatever the rules say.
@@ -158,15 +114,15 @@ impl Walk<'_> {
         let Some(kind) = stamp.kind() else {
             return self.leave(path, "neither file nor link");
         };
-        let carried = self
-            .known
-            .get(path.as_slice())
-            .is_some_and(|known| known.carried);
-        if !carried && ignored {
-            return self.leave_top();
-        }
-        if !carried && (junk_file(name) || self.rules.leave_out(path, false)) {
-            return self.leave(path, "ignored");
+        // Almost every file is plain: then nobody need ask whether the tree carries it all the same.
+        let junk = junk_file(name);
+        if (ignored || junk || self.rules.len() > 0) && !self.is_carried(path) {
+            if ignored {
+                return self.leave_top();
+            }
+            if junk || self.rules.leave_out(path, false) {
+                return self.leave(path, "ignored");
+            }
         }
         self.found.entries.push((path.clone(), stamp, kind));
     }
@@ -197,6 +153,10 @@ impl Walk<'_> {
         } else {
             self.leave_top();
         }
+    }
+
+    fn is_carried(&self, path: &[u8]) -> bool {
+        self.known.get(path).is_some_and(|known| known.carried)
     }
 
     /// One line for all that is left out of an ignored folder.
