@@ -85,6 +85,16 @@ impl Pool {
         Ok(self.opened(sandbox, key, &wanted))
     }
 
+    /// How many containers of this spec are ready at this moment.
+    pub async fn ready(&self, spec: &Spec) -> usize {
+        let (reply, count) = oneshot::channel();
+        self.say(Word::Count {
+            key: key(spec),
+            reply,
+        });
+        count.await.unwrap_or_default()
+    }
+
     /// Ends what is warm and what is being made, and waits until it is gone (each end is bounded).
     pub async fn close(&self) {
         let (reply, done) = oneshot::channel();

@@ -38,6 +38,7 @@ mod workspace;
 mod battery; // abuse from inside
 mod container; // profile, lifetime, sweep
 mod images; // what they are made of
+mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.

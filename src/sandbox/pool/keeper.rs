@@ -33,6 +33,10 @@ pub(super) enum Word {
         tree: Arc<Tree>,
         progress: Arc<dyn Progress>,
     },
+    Count {
+        key: String,
+        reply: oneshot::Sender<usize>,
+    },
     /// The layer on this image cannot be used.
     Lost(String),
     Close(oneshot::Sender<()>),
@@ -118,6 +122,11 @@ impl Keeper {
                 tree,
                 progress,
             } => self.make(spec, tree, progress),
+            Word::Count { key, reply } => {
+                self.bury(&key);
+                // Whoever asked may have been cancelled meanwhile.
+                let _ = reply.send(self.idle.get(&key).map_or(0, VecDeque::len));
+            }
             Word::Lost(base) => drop(self.layers.insert(base, None)),
             // The loop has seen to it.
             Word::Close(_) => {}
