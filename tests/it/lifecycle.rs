@@ -142,8 +142,16 @@ async fn on_a_layer_an_agent_has_exactly_its_tree_and_every_change_is_seen() {
     assert_eq!(puts(&changes), set(&all), "{changes:?}");
     assert!(sandbox.scan().await.unwrap().is_empty());
     sandbox.close().await;
+    assert_eq!(left(&look, "run-layered").await, (0, 0));
+}
 
-    // Another tree: only what differs is sent, and what lies there is that tree.
+#[tokio::test]
+async fn on_a_layer_another_tree_is_sent_as_what_differs() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    let wanted = spec(python(&docker).await, "differs");
+    let layer = layer_of(&docker, &wanted, &base()).await;
     let other = tree(&[
         (".gitignore", Mode::File, "*.log\nout/\n"),
         ("src/a.py", Mode::File, "print(1)\n"),
@@ -167,7 +175,7 @@ async fn on_a_layer_an_agent_has_exactly_its_tree_and_every_change_is_seen() {
     let listed = sandbox.list(None, 100).await.unwrap().unwrap();
     assert_eq!(listed.lines.len(), 7);
     sandbox.close().await;
-    assert_eq!(left(&look, "run-layered").await, (0, 0));
+    assert_eq!(left(&look, "run-differs").await, (0, 0));
 }
 
 /// What the image's setup left beside the tree stays the image's, whatever the rules become.
@@ -596,6 +604,51 @@ impl State {
     }
 }
 
+/// The standard output of the program, which succeeds.
+fn program(state: &State, args: &[&str]) -> String {
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_wharf"))
+        .args(args)
+        .env("WHARF_HOME", state.path())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// How the program names this machine.
+fn machine_of(state: &State) -> String {
+    let shown = program(state, &["config", "show", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let settings = shown["settings"].as_array().unwrap();
+    let machine = settings.iter().find(|s| s["key"] == "machine").unwrap();
+    machine["value"].as_str().unwrap().to_owned()
+}
+
+/// A running container and a network that Wharf did not make; id and name.
+async fn foreign(
+    look: &bollard::Docker,
+    image: &str,
+    name: &str,
+    labels: HashMap<String, String>,
+) -> (String, String) {
+    let body = bollard::models::ContainerCreateBody {
+        image: Some(image.to_owned()),
+        labels: Some(labels.clone()),
+        entrypoint: Some(vec!["sleep".into(), "600".into()]),
+        ..Default::default()
+    };
+    let id = look.create_container(None, body).await.unwrap().id;
+    look.start_container(&id, None).await.unwrap();
+    let network = bollard::models::NetworkCreateRequest {
+        name: format!("wharf-it-{}-{name}", std::process::id()),
+        labels: Some(labels),
+        ..Default::default()
+    };
+    let network_name = network.name.clone();
+    look.create_network(network).await.unwrap();
+    (id, network_name)
+}
+
 #[tokio::test]
 async fn clean_removes_what_dead_runs_left_and_nothing_of_anybody_else() {
     let Some((docker, look)) = engine().await else {
@@ -606,21 +659,7 @@ async fn clean_removes_what_dead_runs_left_and_nothing_of_anybody_else() {
     mine.run("dead", false);
     mine.run("alive", true);
     other.run("dead", false);
-    let program = |state: &State, args: &[&str]| {
-        let done = std::process::Command::new(env!("CARGO_BIN_EXE_wharf"))
-            .args(args)
-            .env("WHARF_HOME", state.path())
-            .output()
-            .unwrap();
-        assert!(done.status.success(), "{done:?}");
-        String::from_utf8(done.stdout).unwrap()
-    };
-    let shown: serde_json::Value =
-        serde_json::from_str(&program(&mine, &["config", "show", "--json"])).unwrap();
-    let settings = shown["settings"].as_array().unwrap();
-    let machine = settings.iter().find(|s| s["key"] == "machine").unwrap();
-    let machine = machine["value"].as_str().unwrap().to_owned();
-
+    let machine = machine_of(&mine);
     let labels = |state: &State, run: &str| sandbox::Labels {
         machine: machine.clone(),
         state: state.path().display().to_string(),
@@ -637,22 +676,7 @@ async fn clean_removes_what_dead_runs_left_and_nothing_of_anybody_else() {
             HashMap::from([("app".to_owned(), "1".to_owned())]),
         ),
     ] {
-        let body = bollard::models::ContainerCreateBody {
-            image: Some(image.id.clone()),
-            labels: Some(map.clone()),
-            entrypoint: Some(vec!["sleep".into(), "600".into()]),
-            ..Default::default()
-        };
-        let id = look.create_container(None, body).await.unwrap().id;
-        look.start_container(&id, None).await.unwrap();
-        let network = bollard::models::NetworkCreateRequest {
-            name: format!("wharf-it-{}-{name}", std::process::id()),
-            labels: Some(map),
-            ..Default::default()
-        };
-        let network_name = network.name.clone();
-        look.create_network(network).await.unwrap();
-        made.insert(name, (id, network_name));
+        made.insert(name, foreign(&look, &image.id, name, map).await);
     }
     let there = async |name: &str| {
         let (id, network) = &made[name];
