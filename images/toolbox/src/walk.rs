@@ -5,7 +5,7 @@ use std::io::Read;
 use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::fs::{AtFlags, FileType, RawDir, SeekFrom, statat};
 use rustix::io::Errno;
 use wharf_toolbox::record::{MAX_PATH, Mode};
 use wharf_toolbox::stamp::Stamp;
@@ -52,6 +52,7 @@ pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
         rules: Rules::default(),
         found: Found::default(),
         top: None,
+        space: Vec::new(),
     };
     match root.try_clone() {
         Ok(root) => walk.folder(&root, &mut Vec::new(), 0, false),
@@ -67,11 +68,13 @@ struct Walk<'a> {
     found: Found,
     /// The outermost ignored folder that the walk is in, and whether it was said already.
     top: Option<(Vec<u8>, bool)>,
+    /// For the names of a folder as the kernel gives them.
+    space: Vec<u8>,
 }
 
 impl Walk<'_> {
     fn folder(&mut self, at: &OwnedFd, path: &mut Vec<u8>, deep: usize, ignored: bool) {
-        let names = match names(at) {
+        let names = match names(at, &mut self.space) {
             Ok(names) => names,
             Err(error) => return self.close(path, &format!("cannot be listed: {error}")),
         };
@@ -202,10 +205,19 @@ impl Walk<'_> {
     }
 }
 
+/// Bytes of names asked for at a time. A file system in user space answers each asking by itself, and
+/// one that gives the figures of files with their names does so for the first answer only.
+const NAMES: usize = 128 << 10;
+
 /// The names in a folder, sorted.
-fn names(at: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
+fn names(at: &OwnedFd, space: &mut Vec<u8>) -> rustix::io::Result<Vec<Vec<u8>>> {
+    // The workspace's own descriptor has been read to its end before.
+    rustix::fs::seek(at, SeekFrom::Start(0))?;
+    space.clear();
+    space.reserve(NAMES);
     let mut names = Vec::new();
-    for entry in Dir::read_from(at)? {
+    let mut entries = RawDir::new(at, space.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if !matches!(name, b"." | b"..") {
