@@ -283,3 +283,37 @@ fn because(reason: Option<&str>) -> String {
 fn short(id: &str) -> &str {
     id.get(..10).unwrap_or(id)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(step: serde_json::Value, host: &str) -> String {
+        let line = serde_json::json!({"seq": 1, "at": "2026-01-01T00:00:00Z", "prev": "", "type": "egress",
+            "agent": {"round": 1, "subtask": "a", "role": "coder"}, "connection": 7, "host": host, "port": 443,
+            "step": step});
+        record(&serde_json::from_value(line).unwrap())
+    }
+
+    #[test]
+    fn a_connection_is_one_line_whatever_it_asked_for() {
+        let step = serde_json::json!({"step": "allowed", "address": "192.0.2.1:443", "injected": ["X-Key"]});
+        assert_eq!(
+            shown(step, "a.example"),
+            "00:00:00 a network 7, a.example:443 allowed, at 192.0.2.1:443, X-Key added"
+        );
+        let step = serde_json::json!({"step": "ended", "sent": 10, "received": 2048, "milliseconds": 1500,
+            "how": "both sides were done"});
+        let ended = shown(step, "a.example");
+        assert!(ended.contains("ended after 1.5s, 10 B out, 2"), "{ended}");
+        let forged = shown(
+            serde_json::json!({"step": "refused", "reason": "no"}),
+            "x\n00:00:01 \u{1b}[2J",
+        );
+        assert!(
+            !forged.contains('\n') && !forged.contains('\u{1b}'),
+            "{forged}"
+        );
+        assert!(forged.ends_with(":443 refused: no"), "{forged}");
+    }
+}

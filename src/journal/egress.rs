@@ -65,3 +65,31 @@ impl Egress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_hold_what_was_told_and_what_was_only_counted() {
+        let lines = [
+            r#"{"step":"allowed","address":"192.0.2.1:443","injected":[]}"#,
+            r#"{"step":"ended","sent":10,"received":20,"milliseconds":5,"how":"both sides were done"}"#,
+            r#"{"step":"refused","reason":"it is not on the list"}"#,
+            r#"{"step":"unlisted","allowed":3,"refused":4,"sent":5,"received":6}"#,
+        ];
+        let mut sums = Egress::default();
+        for line in lines {
+            let step: EgressStep = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_string(&step).unwrap(), line);
+            sums.take(&step);
+        }
+        let wanted = Egress {
+            allowed: 4,
+            refused: 5,
+            sent: 15,
+            received: 26,
+        };
+        assert_eq!(sums, wanted);
+    }
+}

@@ -239,18 +239,21 @@ impl Hub {
     /// Takes a frame of a channel that was opened from inside; one for a channel that is over is late.
     fn inward(&mut self, frame: Frame) -> Result<(), Fault> {
         let (channel, kind) = (frame.channel, frame.kind);
-        match (kind, self.inlets.get(&channel), &self.knocks) {
+        match (kind, self.inlets.get_mut(&channel), &self.knocks) {
             (Kind::Open, None, Some(knocks)) => {
                 let (inlet, knock) = knock(frame.parse()?, channel, self.words.clone());
                 self.inlets.insert(channel, inlet);
                 // Only a hub that is ending finds nobody there.
                 let _ = knocks.send(knock);
-                Ok(())
             }
-            (Kind::Open, _, _) => Err(Fault::Order("a way out that nobody may open")),
-            (_, Some(inlet), _) => inlet.take(frame),
-            (_, None, _) => Ok(()),
+            (Kind::Open, _, _) => return Err(Fault::Order("a way out that nobody may open")),
+            (_, Some(inlet), _) => inlet.take(frame)?,
+            (_, None, _) => {}
         }
+        if kind == Kind::Signal {
+            self.inlets.remove(&channel);
+        }
+        Ok(())
     }
 
     fn obey(&mut self, word: Option<Word>) -> Result<(), String> {

@@ -30,7 +30,10 @@ pub struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub why: Why,
+    /// What the program inside is told.
     pub reason: String,
+    /// What the operator is told on top: addresses that are nobody's business inside.
+    pub detail: String,
 }
 
 impl Refusal {
@@ -38,6 +41,7 @@ impl Refusal {
         Self {
             why: Why::Forbidden,
             reason: reason.into(),
+            detail: String::new(),
         }
     }
 
@@ -45,6 +49,22 @@ impl Refusal {
         Self {
             why: Why::Unreachable,
             reason: reason.into(),
+            detail: String::new(),
+        }
+    }
+
+    pub(super) fn because(self, detail: impl Into<String>) -> Self {
+        Self {
+            detail: detail.into(),
+            ..self
+        }
+    }
+
+    /// The whole reason.
+    pub(super) fn whole(&self) -> String {
+        match self.detail.as_str() {
+            "" => self.reason.clone(),
+            detail => format!("{} ({detail})", self.reason),
         }
     }
 }

@@ -36,10 +36,8 @@ pub(super) async fn dial(way: &Way, grant: &Grant) -> Result<Server, Refusal> {
             Err(_) => last = format!("{address}: no answer in time"),
         }
     }
-    Err(Refusal::unreachable(format!(
-        "{}:{} could not be reached ({last})",
-        grant.host, grant.dialled
-    )))
+    let reason = format!("{}:{} could not be reached", grant.host, grant.dialled);
+    Err(Refusal::unreachable(reason).because(last))
 }
 
 /// The addresses of the host that may be dialled.
@@ -54,11 +52,11 @@ async fn find(way: &Way, grant: &Grant) -> Result<Vec<IpAddr>, Refusal> {
         .partition(|&found| address::kind(found).open(grant.private, written));
     match (open.is_empty(), shut.first()) {
         (false, _) => Ok(open),
-        (true, Some(&shut)) => Err(Refusal::forbidden(format!(
-            "{} leads to {shut}, {}",
-            grant.host,
-            address::kind(shut).word()
-        ))),
+        (true, Some(&shut)) => {
+            let word = address::kind(shut).word();
+            let reason = format!("{} leads to {word}", grant.host);
+            Err(Refusal::forbidden(reason).because(shut.to_string()))
+        }
         (true, None) => Err(Refusal::unreachable(format!(
             "{} has no address",
             grant.host
@@ -69,9 +67,9 @@ async fn find(way: &Way, grant: &Grant) -> Result<Vec<IpAddr>, Refusal> {
 async fn look_up(way: &Way, host: &str) -> Result<Vec<IpAddr>, Refusal> {
     match timeout(way.patience.resolve, way.resolve.resolve(host)).await {
         Ok(Ok(found)) => Ok(found),
-        Ok(Err(error)) => Err(Refusal::unreachable(format!(
-            "{host} was not found: {error}"
-        ))),
+        Ok(Err(error)) => {
+            Err(Refusal::unreachable(format!("{host} was not found")).because(error.to_string()))
+        }
         Err(_) => Err(Refusal::unreachable(format!(
             "{host} was not found in time"
         ))),

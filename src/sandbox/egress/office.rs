@@ -88,6 +88,7 @@ impl Office {
                 "there are {} connections already, as many as the plan allows at once",
                 self.policy.connections
             ),
+            detail: String::new(),
         };
         self.refused(&knock.reach, number, &refusal);
         knock.passage.refuse(&refusal);
@@ -111,7 +112,7 @@ impl Office {
     }
 
     pub(super) fn refused(&self, reach: &Reach, number: u64, refusal: &Refusal) {
-        let reason = refusal.reason.clone();
+        let reason = refusal.whole();
         self.tell(reach, number, Step::Refused { reason });
     }
 

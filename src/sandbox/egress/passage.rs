@@ -24,6 +24,9 @@ pub struct Inlet {
     heard: UnboundedSender<Heard>,
     /// Bytes that the toolbox may still send: it is held to them, so that what waits is bounded.
     allowed: Arc<AtomicUsize>,
+    /// Bytes sent inside that the toolbox has given no new credit for.
+    lent: Arc<AtomicUsize>,
+    ended: bool,
 }
 
 /// The end that serves a channel. When it is dropped the channel is over, and broken off unless both
@@ -34,6 +37,7 @@ pub struct Passage {
     words: WeakUnboundedSender<Word>,
     heard: UnboundedReceiver<Heard>,
     allowed: Arc<AtomicUsize>,
+    lent: Arc<AtomicUsize>,
     /// Bytes that the toolbox takes now.
     credit: usize,
     /// Bytes taken that the toolbox has no new credit for yet.
@@ -56,15 +60,19 @@ pub(super) enum Heard {
 pub fn knock(reach: Reach, channel: u32, words: WeakUnboundedSender<Word>) -> (Inlet, Knock) {
     let (sender, heard) = unbounded_channel();
     let allowed = Arc::new(AtomicUsize::new(CREDIT as usize));
+    let lent = Arc::new(AtomicUsize::new(0));
     let inlet = Inlet {
         heard: sender,
         allowed: allowed.clone(),
+        lent: lent.clone(),
+        ended: false,
     };
     let passage = Passage {
         channel,
         words,
         heard,
         allowed,
+        lent,
         credit: CREDIT as usize,
         owed: 0,
         over: false,
@@ -73,21 +81,29 @@ pub fn knock(reach: Reach, channel: u32, words: WeakUnboundedSender<Word>) -> (I
 }
 
 impl Inlet {
-    /// Takes a frame of this channel.
-    pub fn take(&self, frame: Frame) -> Result<(), Fault> {
+    /// Takes a frame of this channel; whatever would let what waits grow without end is a fault.
+    pub fn take(&mut self, frame: Frame) -> Result<(), Fault> {
         let heard = match frame.kind {
+            Kind::Data if frame.body.is_empty() || self.ended => {
+                return Err(Fault::Order("data that is none"));
+            }
             Kind::Data => {
-                let length = frame.body.len();
-                let within = |allowed: usize| allowed.checked_sub(length);
-                self.allowed
-                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, within)
-                    .map_err(|_| Fault::Order("more data than the credit allows"))?;
+                let fault = "more data than the credit allows";
+                draw(&self.allowed, frame.body.len(), fault)?;
                 Heard::Data(Bytes::from(frame.body))
             }
-            Kind::Credit => Heard::Credit(frame.amount()?),
-            Kind::Close => Heard::End,
+            Kind::Credit => {
+                let amount = frame.amount()?;
+                let fault = "credit for what was not sent";
+                draw(&self.lent, (amount as usize).max(1), fault)?;
+                Heard::Credit(amount)
+            }
+            Kind::Close if !self.ended => {
+                self.ended = true;
+                Heard::End
+            }
             Kind::Signal if frame.parse::<Signal>()? == Signal::Cancel => Heard::Gone,
-            Kind::Signal | Kind::Hello | Kind::Open | Kind::Answer => {
+            Kind::Signal | Kind::Hello | Kind::Open | Kind::Answer | Kind::Close => {
                 return Err(Fault::Order("frame out of place"));
             }
         };
@@ -95,6 +111,14 @@ impl Inlet {
         let _ = self.heard.send(heard);
         Ok(())
     }
+}
+
+/// Takes an amount from what there is.
+fn draw(from: &AtomicUsize, amount: usize, fault: &'static str) -> Result<(), Fault> {
+    let rest = |there: usize| there.checked_sub(amount);
+    from.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rest)
+        .map(drop)
+        .map_err(|_| Fault::Order(fault))
 }
 
 impl Passage {
@@ -135,6 +159,7 @@ impl Passage {
     /// Sends bytes inside; the caller keeps within the credit and within a frame.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         self.credit = self.credit.saturating_sub(bytes.len());
+        self.lent.fetch_add(bytes.len(), Ordering::SeqCst);
         self.say(Frame::data(self.channel, bytes.to_vec()));
     }
 

@@ -16,7 +16,11 @@ pub(super) async fn connect(
     host: &str,
     stream: TcpStream,
 ) -> Result<TlsStream<TcpStream>, String> {
-    let config = configuration(authorities)?;
+    // The system's authorities are some hundred files or one large one.
+    let authorities = authorities.map(Path::to_owned);
+    let config = tokio::task::spawn_blocking(move || configuration(authorities.as_deref()))
+        .await
+        .map_err(|error| format!("TLS could not be set up: {error}"))??;
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| format!("TLS cannot be spoken to {host}"))?;
     TlsConnector::from(Arc::new(config))

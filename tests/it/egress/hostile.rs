@@ -162,6 +162,38 @@ async fn more_data_than_the_credit_breaks_the_sandbox() {
 }
 
 #[tokio::test]
+async fn frames_that_cost_nothing_and_could_come_without_end_break_the_sandbox() {
+    let server = Server::http().await;
+    let (port, kept) = (server.port(), Arc::default());
+    let free: [(&[Frame], &str); 4] = [
+        (&[Frame::data(INSIDE | 1, vec![])], "data that is none"),
+        (
+            &[Frame::credit(INSIDE | 1, 1)],
+            "credit for what was not sent",
+        ),
+        (
+            &[Frame::credit(INSIDE | 1, 0)],
+            "credit for what was not sent",
+        ),
+        (
+            &[Frame::end(INSIDE | 1), Frame::end(INSIDE | 1)],
+            "frame out of place",
+        ),
+    ];
+    for (frames, reason) in free {
+        let mut toolbox =
+            Toolbox::new(Some(exit(private(vec![name("web.test", port)]), &kept))).await;
+        toolbox.knock(INSIDE | 1, "web.test", port).await;
+        toolbox.next(Kind::Answer).await;
+        for frame in frames {
+            toolbox.send(frame.clone()).await;
+        }
+        assert_eq!(toolbox.broken().await, reason);
+        toolbox.remote.close().await;
+    }
+}
+
+#[tokio::test]
 async fn frames_for_a_channel_that_is_over_are_late_and_names_of_any_bytes_are_refused() {
     let kept = Arc::<Kept>::default();
     let mut toolbox = Toolbox::new(Some(exit(private(vec![name("web.test", 1)]), &kept))).await;

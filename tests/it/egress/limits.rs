@@ -271,9 +271,11 @@ async fn a_dead_server_is_named_and_is_no_refusal() {
     let world = World::new(private(rules), way(&names)).await;
     let answer = world.get("web.test", port, "/").await;
     assert!(
-        answer.starts_with("HTTP/1.1 502") && answer.contains("refused"),
+        answer.starts_with("HTTP/1.1 502") && answer.contains("could not be reached"),
         "{answer}"
     );
+    let reasons = world.kept.reasons();
+    assert!(reasons[0].contains("refused"), "{reasons:?}");
     assert_eq!(world.client().await.socks("lost.test", port).await, 4);
     assert_eq!(world.client().await.socks("gone.test", port).await, 4);
     let mut client = world.client().await;

@@ -123,6 +123,11 @@ async fn a_name_that_leads_where_nobody_may_go_is_refused_after_the_look_up() {
     let strict = World::new(public(rules(&names)), way(&names)).await;
     for host in names.known.keys() {
         let answer = strict.get(host, port, "/").await;
+        // Where it leads is for the operator alone.
+        let told = names.known[host]
+            .iter()
+            .any(|address| answer.contains(&address.to_string()));
+        assert!(!told, "{host}: {answer}");
         let code = if host == "none.test" { "502" } else { "403" };
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {code}")),
@@ -137,6 +142,10 @@ async fn a_name_that_leads_where_nobody_may_go_is_refused_after_the_look_up() {
             .starts_with("HTTP/1.1 403")
     );
     strict.remote.close().await;
+    let reasons = strict.kept.reasons();
+    let wanted =
+        "cloud.test leads to an address where a cloud hands out credentials (169.254.169.254)";
+    assert!(reasons.iter().any(|reason| reason == wanted), "{reasons:?}");
 
     // What the operator opened is private and loopback; nothing else is with it.
     let loose = World::new(private(rules(&names)), way(&names)).await;
