@@ -23,6 +23,9 @@ use wharf::sandbox::{
     Spec, Tree, Wanted,
 };
 
+use crate::server::{Answer, Ask, FakeModel, Role};
+use crate::world::{World, connect as connect_model, passes, put, report};
+
 use crate::container::{Said, engine, left, machine, note, python, run, soon, spec};
 
 /// A tree whose contents are named by themselves.
@@ -161,7 +164,11 @@ async fn on_a_layer_another_tree_is_sent_as_what_differs() {
         ("link", Mode::Link, "src/b.py"),
         ("more/x", Mode::File, "x\n"),
     ]);
+    // Another role's environment is not in the image.
+    let mut wanted = wanted;
+    wanted.env.clear();
     let sandbox = on_layer(&docker, &wanted, &layer, &other).await;
+    assert_eq!(run(sandbox.as_ref(), "echo $GREETING").await.1, "\n");
     let (_, seen) = run(
         sandbox.as_ref(),
         "git log --oneline | wc -l; git status --short; find . -path ./.git -prune -o ! -type d -printf '%P %m %l\\n' | sort; \
@@ -827,4 +834,79 @@ async fn a_hundred_sandboxes_leave_the_engine_as_it_was() {
         layers(&before.3),
         layers(&after.3)
     ));
+}
+
+const LARGE_PLAN: &str = "version: 1\nname: test\ntask: Do it\nsandbox: {warm: 1}\n\
+    acceptance: {criteria: [\"It is done\"]}\nsubtasks:\n\
+    \x20 - {id: a, role: coder, brief: \"BRIEF a.\"}\n\
+    \x20 - {id: b, role: coder, brief: \"BRIEF b.\", needs: [a]}\n";
+
+fn large_answer(ask: &Ask, stands: bool) -> Answer {
+    let bash = |line: String| Answer::call("bash", serde_json::json!({"command": line}));
+    match (ask.role, ask.ordinal) {
+        (Role::Verifier, 0) => Answer::call("list_files", serde_json::json!({"pattern": "made"})),
+        (Role::Verifier, _) => passes(&["It is done"], "#1"),
+        (_, n) if ask.first.contains("BRIEF a.") => match (n, stands) {
+            (0, _) => bash("echo made > made; ls /.wharf".into()),
+            (n, false) if n < 38 => bash(format!("sleep 2; echo {n}")),
+            _ => report("done", "made"),
+        },
+        (_, 0) => bash("ls /.wharf; cat made; find many -type f | wc -l".into()),
+        (_, 1) => bash("mv many/7 elsewhere".into()),
+        _ => report("done", "looked"),
+    }
+}
+
+/// A run on a large workspace: its first agent works until the layer stands, the second stands on it.
+#[tokio::test]
+async fn a_large_workspace_is_layered_while_agents_work_and_they_are_told() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    let mut world = World::new(&[]);
+    for n in 0..5100 {
+        put(
+            &world.workspace.join(format!("many/{}/{n}", n / 100)),
+            "x\n",
+        );
+    }
+    world.engine = Arc::new(docker);
+    world.options.machine = machine();
+    world.options.state = "/tmp/wharf-it-state".into();
+    world.options.run_id = Some(wharf::id::RunId::new(format!(
+        "large-{}",
+        std::process::id()
+    )));
+    let run_id = world.options.run_id.clone().unwrap().to_string();
+    let seen = world.watch.clone();
+    let stands = move || {
+        let notices = seen.notices.lock().unwrap();
+        notices.iter().any(|notice| {
+            matches!(notice, wharf::run::Notice::Preparing { line } if line.starts_with("layer: ready"))
+        })
+    };
+    let server = FakeModel::start(move |ask| large_answer(ask, stands())).await;
+    let summary = wharf::run::start(world.order(LARGE_PLAN, connect_model(&server)))
+        .await
+        .unwrap();
+    assert_eq!(summary.exit_code, 0, "{}", summary.reason);
+    let requests = server.requests();
+    let texts: Vec<String> = requests
+        .iter()
+        .map(|body| body["messages"].to_string())
+        .collect();
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.contains("BRIEF b.") && text.contains("EXDEV"))
+    );
+    let on_layer = |text: &String| text.contains("layer\\ntoolbox\\nmade\\n5100");
+    assert!(texts.iter().any(on_layer), "{}", texts.last().unwrap());
+    let run = summary.run_dir.clone();
+    let patch = std::fs::read_to_string(summary.patch.expect("a patch")).unwrap();
+    assert!(
+        patch.contains("many/7/700") && patch.contains("elsewhere/700") && patch.contains("made")
+    );
+    soon(&look, &run_id, (0, 0)).await;
+    std::fs::remove_dir_all(run).unwrap();
 }

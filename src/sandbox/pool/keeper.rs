@@ -49,9 +49,17 @@ pub(super) struct Taken {
     pub(super) layer: Option<Arc<Layer>>,
 }
 
+/// A container that waits.
+struct Warm {
+    vacant: Box<dyn Vacant>,
+    /// The id of the image it is of, and whether it stands on that image's layer.
+    base: String,
+    layered: bool,
+}
+
 /// What a job in the background came to.
 enum Done {
-    Warm(String, Result<Box<dyn Vacant>, Error>),
+    Warm(String, Result<Warm, Error>),
     Layer(String, Result<Layer, Error>),
     Closed,
 }
@@ -59,7 +67,7 @@ enum Done {
 pub(super) struct Keeper {
     engine: Arc<dyn Engine>,
     stop: CancellationToken,
-    idle: HashMap<String, VecDeque<Box<dyn Vacant>>>,
+    idle: HashMap<String, VecDeque<Warm>>,
     /// How many are being started.
     starting: HashMap<String, usize>,
     /// By the id of the image they stand on; none while one is made, or when it failed.
@@ -136,14 +144,22 @@ impl Keeper {
     fn give(&mut self, key: String, base: &str, reply: oneshot::Sender<Taken>) {
         self.bury(&key);
         let layer = self.layers.get(base).cloned().flatten();
-        let vacant = self.idle.get_mut(&key).and_then(VecDeque::pop_front);
+        let layered = layer.is_some();
+        let warm = self.idle.get_mut(&key).and_then(VecDeque::pop_front);
+        let vacant = warm.map(|warm| warm.vacant);
         // Whoever asked may have been cancelled meanwhile.
         if let Err(Taken {
             vacant: Some(vacant),
             ..
         }) = reply.send(Taken { vacant, layer })
         {
-            self.idle.entry(key).or_default().push_front(vacant);
+            let base = base.to_owned();
+            let warm = Warm {
+                vacant,
+                base,
+                layered,
+            };
+            self.idle.entry(key).or_default().push_front(warm);
         }
     }
 
@@ -192,7 +208,7 @@ impl Keeper {
                     *starting = starting.saturating_sub(1);
                 }
                 match started {
-                    Ok(vacant) => self.idle.entry(key).or_default().push_back(vacant),
+                    Ok(warm) => self.idle.entry(key).or_default().push_back(warm),
                     Err(Error::Cancelled) => {}
                     // The next opening asks for it again.
                     Err(error) => tracing::warn!(%error, "no warm sandbox"),
@@ -205,18 +221,22 @@ impl Keeper {
         }
     }
 
-    /// Lets go of those whose end is known.
+    /// Lets go of those whose end is known, and of those that a layer made or lost since makes a
+    /// worse choice than a new one.
     fn bury(&mut self, key: &str) {
         let Some(idle) = self.idle.get_mut(key) else {
             return;
         };
+        let stands = |base: &String| self.layers.get(base).is_some_and(Option::is_some);
         let (gone, alive) = std::mem::take(idle)
             .into_iter()
-            .partition::<VecDeque<_>, _>(|vacant| vacant.is_gone());
+            .partition::<VecDeque<_>, _>(|warm| {
+                warm.vacant.is_gone() || warm.layered != stands(&warm.base)
+            });
         *idle = alive;
-        for vacant in gone {
+        for warm in gone {
             self.jobs.push(Box::pin(async move {
-                vacant.close().await;
+                warm.vacant.close().await;
                 Done::Closed
             }));
         }
@@ -226,10 +246,10 @@ impl Keeper {
     async fn end(&mut self) {
         self.stop.cancel();
         let idle = std::mem::take(&mut self.idle).into_values().flatten();
-        join_all(idle.map(|vacant| vacant.close())).await;
+        join_all(idle.map(|warm| warm.vacant.close())).await;
         while let Some(done) = self.jobs.next().await {
-            if let Done::Warm(_, Ok(vacant)) = done {
-                vacant.close().await;
+            if let Done::Warm(_, Ok(warm)) = done {
+                warm.vacant.close().await;
             }
         }
     }
@@ -242,15 +262,19 @@ async fn warm_up(
     layer: Option<Arc<Layer>>,
     tree: Arc<Tree>,
     stop: &CancellationToken,
-) -> Result<Box<dyn Vacant>, Error> {
-    let mut vacant = engine.start(spec, layer.as_deref(), stop).await?;
-    if layer.is_none() && tree.is_large() {
-        return Ok(vacant);
+) -> Result<Warm, Error> {
+    let mut warm = Warm {
+        vacant: engine.start(spec, layer.as_deref(), stop).await?,
+        base: spec.image.id.clone(),
+        layered: layer.is_some(),
+    };
+    if !warm.layered && tree.is_large() {
+        return Ok(warm);
     }
-    match vacant.furnish(tree, stop).await {
-        Ok(()) => Ok(vacant),
+    match warm.vacant.furnish(tree, stop).await {
+        Ok(()) => Ok(warm),
         Err(error) => {
-            vacant.close().await;
+            warm.vacant.close().await;
             Err(error)
         }
     }

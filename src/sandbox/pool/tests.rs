@@ -311,6 +311,20 @@ async fn a_layer_serves_from_when_it_stands_to_when_it_is_lost() {
 }
 
 #[tokio::test]
+async fn what_was_warm_before_the_layer_stood_gives_way_to_what_stands_on_it() {
+    let world = World::new(Counting::default());
+    let one = spec("one", 64);
+    world.open(&one, 1).await;
+    world.pool.layer(&one, tree(), Arc::new(Quiet));
+    settle().await;
+    world.starts();
+    world.open(&spec("two", 64), 1).await;
+    let on_layer = [("two".to_owned(), true), ("warm".to_owned(), true)];
+    assert_eq!(world.starts(), on_layer);
+    assert_eq!(world.vacant(), 1, "the one without the layer was closed");
+}
+
+#[tokio::test]
 async fn a_layer_that_cannot_be_made_is_not_asked_for_again() {
     let world = World::new(Counting {
         no_layer: true,
