@@ -118,21 +118,20 @@ impl Drive {
 
     /// Merges what is done. What an unresolved conflict keeps out stays out, and is said.
     async fn settle(&mut self) -> Result<Option<CommitId>, Error> {
-        let mut inputs = vec![self.merged.clone()];
+        let mut merged = self.merged.clone();
         for id in self.schedule.done() {
             let Some(done) = self.nodes.get(&id).and_then(|node| node.done.as_ref()) else {
                 continue;
             };
-            inputs.push(done.snapshot.clone());
-            match self.fold(&inputs).await? {
-                Folded::Commit(_) => {}
+            let both = [merged.clone(), done.snapshot.clone()];
+            match self.fold(&both).await? {
+                Folded::Commit(commit) => merged = commit,
                 Folded::Found(conflict_id, conflict) => {
                     self.start_merger(conflict_id, *conflict).await?;
                     return Ok(None);
                 }
                 Folded::Waiting => return Ok(None),
                 Folded::Lost(by) => {
-                    inputs.pop();
                     let kept = "both versions are kept in the run";
                     self.fail(format!(
                         "{id} could not be merged: {by} was not resolved; {kept}"
@@ -140,10 +139,7 @@ impl Drive {
                 }
             }
         }
-        match self.fold(&inputs).await? {
-            Folded::Commit(merged) => Ok(Some(merged)),
-            _ => Ok(None),
-        }
+        Ok(Some(merged))
     }
 
     /// The tree merged so far, then what is needed, in the DAG's order.
@@ -221,11 +217,16 @@ impl Drive {
             subtask: id.to_string(),
             files: files.clone(),
         });
+        let store = &self.shared.store;
+        let kept = store.keep_conflict(&id, &conflict).await;
+        kept.map_err(|source| Error::Workspace { source })?;
         let found = Event::ConflictFound {
             id: id.clone(),
             ours: conflict.ours.clone(),
             theirs: conflict.theirs.clone(),
             files,
+            ours_by: first::alone(self, &conflict.ours, &conflict.theirs),
+            theirs_by: first::alone(self, &conflict.theirs, &conflict.ours),
         };
         self.shared.journal.append(found).await?;
         let conflict = Arc::new(conflict);
@@ -233,6 +234,8 @@ impl Drive {
             conflict: conflict.clone(),
             report: None,
             lost: None,
+            dropped: Vec::new(),
+            beyond: Vec::new(),
         };
         self.conflicts.insert(id.clone(), node);
         let name = RoleName::new("merger");

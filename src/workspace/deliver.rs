@@ -81,6 +81,15 @@ impl Store {
         })
     }
 
+    /// Refuses a name that no branch can have, or that one has already.
+    pub async fn branch_free(&self, source: &Path, name: &str) -> Result<(), Error> {
+        let reference = self.branch_ref(source, name).await?;
+        match existing(&self.git, source, &reference).await? {
+            None => Ok(()),
+            Some(_) => Err(exists(name)),
+        }
+    }
+
     async fn branch_ref(&self, source: &Path, name: &str) -> Result<String, Error> {
         let reference = format!("refs/heads/{name}");
         let call = Call::new("check-ref-format", source).arg(&reference);

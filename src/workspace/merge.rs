@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::git::{object_id, unreadable};
 use super::store::mode_of;
 use super::{Conflict, ConflictFile, Error, Merged, Store, path};
-use crate::id::{BlobId, CommitId, TreeId};
+use crate::id::{BlobId, CommitId, SubtaskId, TreeId};
 
 /// How far a list of commits could be merged.
 #[derive(Clone, Debug)]
@@ -85,6 +85,18 @@ impl Store {
         })
     }
 
+    /// Names both sides of a conflict in the store, so that a person finds them.
+    pub async fn keep_conflict(&self, id: &SubtaskId, conflict: &Conflict) -> Result<(), Error> {
+        let reference = conflict_ref(id);
+        let lines = format!(
+            "update {reference}/ours {}\nupdate {reference}/theirs {}\n",
+            conflict.ours, conflict.theirs
+        );
+        let call = self.call("update-ref").arg("--stdin");
+        self.git.ask(call, lines.as_bytes()).await?;
+        Ok(())
+    }
+
     /// The inputs that no other input already holds in its history, in their order, none twice.
     pub async fn independent(&self, inputs: &[CommitId]) -> Result<Vec<CommitId>, Error> {
         if inputs.len() < 2 {
@@ -153,6 +165,11 @@ impl Store {
         }
         Ok(files)
     }
+}
+
+/// Below this ref of the store stand `ours` and `theirs` of a conflict.
+pub fn conflict_ref(id: &SubtaskId) -> String {
+    format!("refs/wharf/conflicts/{id}")
 }
 
 /// True for content that no line-wise merge can handle, by git's own measure.
