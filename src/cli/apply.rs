@@ -46,14 +46,14 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     if args.json {
         out::json(&match &applied {
             Applied::Done { paths } => {
-                serde_json::json!({"applied": true, "directory": directory, "paths": paths})
+                serde_json::json!({"applied": true, "directory": directory, "paths": paths, "undone": recovered})
             }
             Applied::Refused { paths } => {
                 let refused: Vec<_> = paths
                     .iter()
                     .map(|(path, reason)| serde_json::json!({"path": path, "reason": reason}))
                     .collect();
-                serde_json::json!({"applied": false, "directory": directory, "refused": refused})
+                serde_json::json!({"applied": false, "directory": directory, "refused": refused, "undone": recovered})
             }
         })?;
     }

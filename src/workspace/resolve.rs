@@ -110,7 +110,13 @@ impl Store {
             gathered.want(start, |place| &mut place.start);
         }
         let own: BTreeSet<&[u8]> = conflict.files.iter().map(|f| &f.path[..]).collect();
-        for (at, change) in wrote.iter().filter(|(at, _)| !own.contains(&at[..])) {
+        let beyond = wrote.iter().filter(|(at, _)| !own.contains(&at[..]));
+        let beyond: Vec<(&Vec<u8>, &Change)> = beyond.collect();
+        let from_base = match beyond.is_empty() {
+            true => Changes::new(),
+            false => self.from_base(conflict, to).await?,
+        };
+        for (at, change) in beyond {
             gathered.places.push(Place {
                 path: at.clone(),
                 ..Place::default()
@@ -119,10 +125,19 @@ impl Store {
             let of = |all: &'_ Changes| all.get(at).map_or(result, |c| c.old.as_ref()).cloned();
             gathered.want(result, |place| &mut place.result);
             gathered.want(change.old.as_ref(), |place| &mut place.start);
+            gathered.want(of(&from_base).as_ref(), |place| &mut place.base);
             gathered.want(of(&from_ours).as_ref(), |place| &mut place.ours);
             gathered.want(of(&from_theirs).as_ref(), |place| &mut place.theirs);
         }
         gathered.read(self).await
+    }
+
+    /// The changes from where both sides come from; of several such commits any serves.
+    async fn from_base(&self, conflict: &Conflict, to: &CommitId) -> Result<Changes, Error> {
+        let sides = [conflict.ours.as_str(), conflict.theirs.as_str()];
+        let call = self.call("merge-base").args(sides);
+        let base = CommitId::new(self.git.line(call).await?);
+        self.by_path(&base, to).await
     }
 
     async fn by_path(&self, from: &CommitId, to: &CommitId) -> Result<Changes, Error> {

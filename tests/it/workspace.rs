@@ -12,5 +12,6 @@ mod canary;
 mod deliver;
 mod fixture;
 mod merge;
+mod pairs;
 mod random;
 mod store;
