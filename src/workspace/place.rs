@@ -185,14 +185,15 @@ impl Place<'_> {
     /// Brings every move back, the last one first; paths that somebody changed since are left and named.
     fn undo(&self, moves: &Moves) -> Result<Vec<Vec<u8>>, Error> {
         let mut left = Vec::new();
+        let made: BTreeSet<&[u8]> = moves.folders.iter().map(Vec::as_slice).collect();
         for step in moves.moves.iter().rev() {
             if swap::undo(self.root, step)? == Swapped::Changed {
                 left.push(step.path.clone());
             }
-        }
-        for folder in moves.folders.iter().rev() {
-            // Somebody may have put something into it meanwhile: then it stays.
-            let _ = folders::remove(self.root, folder);
+            for folder in path::parents(&step.path).take_while(|at| made.contains(at)) {
+                // Somebody may have put something into it meanwhile: then it stays.
+                let _ = folders::remove(self.root, folder);
+            }
         }
         left.reverse();
         Ok(left)
@@ -249,7 +250,203 @@ fn waits(at: &[u8], gone: &BTreeSet<&[u8]>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::disk::Taken;
     use super::*;
+
+    /// Where an apply is cut.
+    #[derive(Clone, Copy, Debug)]
+    enum Cut {
+        /// While contents are written beside their places.
+        Staged(usize),
+        /// While places change.
+        Moved(usize),
+        /// When all have changed and the old contents still lie about.
+        Kept,
+    }
+
+    fn folder() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["a", "gone", "d/x", "d/e/y", "l"] {
+            let at = dir.path().join("w").join(path);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            std::fs::write(&at, format!("{path} old\n")).unwrap();
+        }
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(dir.path().join("w/a"), private).unwrap();
+        dir
+    }
+
+    /// An edit, a new file in a new folder, a removal, a folder that becomes a file, a file that
+    /// becomes a folder.
+    fn writes(root: &Root) -> Vec<Write> {
+        let write = |path: &str, content: Option<(Mode, &str)>| {
+            let was = match root.take(path.as_bytes(), 1 << 20).unwrap() {
+                Taken::Content(content) => Some(content),
+                _ => None,
+            };
+            Write {
+                path: path.into(),
+                was,
+                content: content.map(|(mode, text)| (mode, Bytes::from(text.to_owned()))),
+            }
+        };
+        vec![
+            write("a", Some((Mode::File, "a new\n"))),
+            write("n/m/new", Some((Mode::Executable, "new\n"))),
+            write("gone", None),
+            write("d/x", None),
+            write("d/e/y", None),
+            write("d", Some((Mode::Link, "a"))),
+            write("l", None),
+            write("l/in", Some((Mode::File, "in\n"))),
+        ]
+    }
+
+    fn state(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        let (mut seen, mut open) = (BTreeMap::new(), vec![dir.to_owned()]);
+        while let Some(folder) = open.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let at = entry.unwrap().path();
+                let meta = std::fs::symlink_metadata(&at).unwrap();
+                let content = if meta.is_symlink() {
+                    std::fs::read_link(&at)
+                        .unwrap()
+                        .into_os_string()
+                        .into_encoded_bytes()
+                } else if meta.is_file() {
+                    std::fs::read(&at).unwrap()
+                } else {
+                    open.push(at.clone());
+                    Vec::new()
+                };
+                seen.insert(at, (meta.permissions().mode(), content));
+            }
+        }
+        seen
+    }
+
+    /// Applies as far as the cut, as a process that is killed there.
+    fn cut(place: &Place<'_>, writes: &[Write], cut: Cut) {
+        let writes = in_order(writes);
+        let moves = place.plan(&writes).unwrap();
+        let mut ledger = Ledger::open(&place.ledger, &moves).unwrap();
+        let staged = match cut {
+            Cut::Staged(count) => count,
+            _ => writes.len(),
+        };
+        let some = Moves {
+            moves: moves.moves[..staged].to_vec(),
+            ..moves.clone()
+        };
+        place.stage(&writes[..staged], &some).unwrap();
+        let moved = match cut {
+            Cut::Staged(_) => return,
+            Cut::Moved(count) => count,
+            Cut::Kept => writes.len(),
+        };
+        ledger.ready().unwrap();
+        let some = Moves {
+            moves: moves.moves[..moved].to_vec(),
+            ..moves
+        };
+        assert_eq!(place.swap(&some).unwrap(), None);
+        if matches!(cut, Cut::Kept) {
+            ledger.keep().unwrap();
+        }
+    }
+
+    #[test]
+    fn an_apply_cut_anywhere_is_undone_or_finished() {
+        let count = 8;
+        let cuts = (0..=count).map(Cut::Staged);
+        let cuts = cuts.chain((0..=count).map(Cut::Moved)).chain([Cut::Kept]);
+        for cut_at in cuts {
+            let dir = folder();
+            let work = dir.path().join("w");
+            let root = Root::open(&work).unwrap();
+            let place = Place {
+                root: &root,
+                directory: &work,
+                ledger: dir.path().join("ledger"),
+            };
+            let before = state(&work);
+            cut(&place, &writes(&root), cut_at);
+            let said = place.recover().unwrap();
+            assert!(!place.ledger.exists());
+            let after = state(&work);
+            match cut_at {
+                Cut::Kept => assert_ne!(after, before),
+                Cut::Moved(_) => {
+                    assert_eq!(said.len(), count, "{cut_at:?}");
+                    assert_eq!(after, before, "{cut_at:?}");
+                }
+                Cut::Staged(_) => assert_eq!((said.len(), after), (0, before), "{cut_at:?}"),
+            }
+            if !matches!(cut_at, Cut::Kept) {
+                assert_eq!(place.all(&writes(&root)).unwrap(), []);
+            }
+            let names: Vec<String> = state(&work)
+                .keys()
+                .map(|at| at.strip_prefix(&work).unwrap().display().to_string())
+                .collect();
+            let expected = ["a", "d", "l", "l/in", "n", "n/m", "n/m/new"];
+            assert_eq!(names, expected, "{cut_at:?}");
+            assert_eq!(std::fs::read_link(work.join("d")).unwrap(), Path::new("a"));
+            assert_eq!(std::fs::read(work.join("a")).unwrap(), b"a new\n");
+        }
+    }
+
+    #[test]
+    fn what_was_written_after_the_cut_stays() {
+        let dir = folder();
+        let work = dir.path().join("w");
+        let root = Root::open(&work).unwrap();
+        let place = Place {
+            root: &root,
+            directory: &work,
+            ledger: dir.path().join("ledger"),
+        };
+        cut(&place, &writes(&root), Cut::Moved(8));
+        std::fs::write(work.join("a"), "mine\n").unwrap();
+        std::fs::write(work.join("gone"), "mine too\n").unwrap();
+        let elsewhere = Place {
+            directory: dir.path(),
+            ledger: place.ledger.clone(),
+            ..place
+        };
+        assert!(elsewhere.recover().is_err(), "of another directory");
+        let said = place.recover().unwrap();
+        let left = said.iter().filter(|line| line.contains("left as it is"));
+        assert_eq!(left.count(), 2, "{said:?}");
+        assert_eq!(std::fs::read(work.join("a")).unwrap(), b"mine\n");
+        assert_eq!(std::fs::read(work.join("gone")).unwrap(), b"mine too\n");
+        assert_eq!(std::fs::read(work.join("d/e/y")).unwrap(), b"d/e/y old\n");
+    }
+
+    #[test]
+    fn one_path_that_changed_since_brings_all_back() {
+        for changed in ["a", "gone", "n/m/new", "l"] {
+            let dir = folder();
+            let work = dir.path().join("w");
+            let root = Root::open(&work).unwrap();
+            let place = Place {
+                root: &root,
+                directory: &work,
+                ledger: dir.path().join("ledger"),
+            };
+            let decided = writes(&root);
+            std::fs::create_dir_all(work.join("n/m")).unwrap();
+            std::fs::write(work.join(changed), "mine\n").unwrap();
+            let before = state(&work);
+            let refused = place.all(&decided).unwrap();
+            assert_eq!(refused.len(), 1, "{changed}: {refused:?}");
+            assert_eq!(refused[0].0, changed);
+            assert_eq!(state(&work), before, "{changed}");
+        }
+    }
 
     #[test]
     fn swaps_wait_for_what_is_in_the_way() {

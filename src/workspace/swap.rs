@@ -60,13 +60,13 @@ pub(super) fn undo(root: &Root, step: &Move) -> Result<Swapped, Error> {
     let failed = |errno| disk::failed("put back", &step.path, errno);
     mend(root, &step.beside)?;
     let (there, beside) = (held(root, &step.path)?, held(root, &step.beside)?);
-    let (old, new) = (Held::of(&step.old), Held::of(&step.new));
-    let moved = match (&step.old, &step.new) {
-        (None, _) => beside == Held::Nothing,
-        (Some(_), _) => beside == old && (step.old != step.new),
+    // A move takes what lay beside away, or leaves the old content there.
+    let moved = match &step.old {
+        None => beside == Held::Nothing,
+        Some(_) => beside == Held::of(&step.old),
     };
-    let made = moved && there == new;
-    if made {
+    let ours = there == Held::of(&step.new);
+    if moved && ours {
         match (&step.old, &step.new) {
             (Some(_), Some(_)) => exchange(root, &step.path, &step.beside).map_err(failed)?,
             (None, Some(_)) => shift(root, &step.path, &step.beside).map_err(failed)?,
@@ -78,9 +78,9 @@ pub(super) fn undo(root: &Root, step: &Move) -> Result<Swapped, Error> {
         }
     }
     clear(root, &step.beside)?;
-    Ok(match made || there == old {
-        true => Swapped::Yes,
-        false => Swapped::Changed,
+    Ok(match moved && !ours {
+        true => Swapped::Changed,
+        false => Swapped::Yes,
     })
 }
 
