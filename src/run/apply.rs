@@ -84,7 +84,7 @@ pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Put, Error> {
     let directory = started.workspace.clone();
     let workspace = Path::new(&directory);
     let source = |source| Error::Workspace { source };
-    let recovered = run.store.recover(workspace).map_err(source)?;
+    let recovered = run.store.recover(workspace).await.map_err(source)?;
     let applied = run
         .store
         .apply(workspace, &run.base.commit, &run.merged, force)

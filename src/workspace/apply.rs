@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::fs::FlockOperation;
@@ -15,6 +16,10 @@ use super::merge::is_binary;
 use super::place::{Place, Write};
 use super::{Applied, Error, Mode, Store, path};
 use crate::id::CommitId;
+
+/// How often, and after which pauses, the lock of an apply is tried.
+const LOCK_TRIES: u32 = 40;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Whether the result may overwrite what the operator changed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +72,7 @@ impl Store {
         result: &CommitId,
         force: Force,
     ) -> Result<Applied, Error> {
-        let _lock = self.lock_apply()?;
+        let _lock = self.lock_apply().await?;
         let root = Root::open(dir)?;
         self.place(&root, dir).recover()?;
         let changes = self.changes(base, result).await?;
@@ -92,8 +97,8 @@ impl Store {
     }
 
     /// Ends an apply into this directory that was cut off before; what it undid, for display.
-    pub fn recover(&self, dir: &Path) -> Result<Vec<String>, Error> {
-        let _lock = self.lock_apply()?;
+    pub async fn recover(&self, dir: &Path) -> Result<Vec<String>, Error> {
+        let _lock = self.lock_apply().await?;
         let root = Root::open(dir)?;
         self.place(&root, dir).recover()
     }
@@ -107,8 +112,8 @@ impl Store {
         }
     }
 
-    /// One apply of a run at a time.
-    fn lock_apply(&self) -> Result<std::fs::File, Error> {
+    /// One apply of a run at a time; waits a moment for one that is about to end.
+    async fn lock_apply(&self) -> Result<std::fs::File, Error> {
         let at = self.dir.join("apply.lock");
         let io = |source| Error::Io {
             operation: "lock",
@@ -116,14 +121,18 @@ impl Store {
             source,
         };
         let file = std::fs::File::create(&at).map_err(io)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(file),
-            Err(Errno::WOULDBLOCK) => Err(Error::Refused {
-                what: "another apply of this run is at work".into(),
-                hint: "wait until it has ended".into(),
-            }),
-            Err(errno) => Err(io(errno.into())),
+        for _ in 0..LOCK_TRIES {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                // A child that was forked a moment ago holds it, too, until it runs its program.
+                Err(Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_PAUSE).await,
+                Err(errno) => return Err(io(errno.into())),
+            }
         }
+        Err(Error::Refused {
+            what: "another apply of this run is at work".into(),
+            hint: "wait until it has ended".into(),
+        })
     }
 
     /// Reads every version of every changed path; what stands in the way is refused.

@@ -28,7 +28,7 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     /// Writes and removes everything, or nothing. What is refused changed since it was decided; the
-    /// paths with the reason. After an error, too, everything stands as it stood.
+    /// paths with the reason. After an error, too, everything stands as it stood, or the ledger stays.
     pub fn all(&self, writes: &[Write]) -> Result<Vec<(String, String)>, Error> {
         if writes.is_empty() {
             return Ok(Vec::new());
@@ -140,8 +140,9 @@ impl Place<'_> {
 
     /// Removes whatever lies beside its place.
     fn clear(&self, moves: &Moves) -> Result<(), Error> {
-        let mut steps = moves.moves.iter();
-        steps.try_for_each(|step| swap::clear(self.root, &step.beside))
+        let cleared = moves.moves.iter();
+        let cleared = cleared.map(|step| swap::clear(self.root, &step.beside));
+        cleared.fold(Ok(()), |first, next| first.and(next))
     }
 
     fn stage(&self, writes: &[&Write], moves: &Moves) -> Result<(), Error> {
@@ -182,13 +183,19 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Brings every move back, the last one first; paths that somebody changed since are left and named.
+    /// Brings every move back, the last one first; paths that somebody changed since are left and
+    /// named. What could not be brought back is an error, and the ledger stays for another try.
     fn undo(&self, moves: &Moves) -> Result<Vec<Vec<u8>>, Error> {
-        let mut left = Vec::new();
+        let (mut left, mut failed) = (Vec::new(), None);
         let made: BTreeSet<&[u8]> = moves.folders.iter().map(Vec::as_slice).collect();
         for step in moves.moves.iter().rev() {
-            if swap::undo(self.root, step)? == Swapped::Changed {
-                left.push(step.path.clone());
+            match swap::undo(self.root, step) {
+                Ok(Swapped::Yes) => {}
+                Ok(Swapped::Changed) => left.push(step.path.clone()),
+                // The others are brought back all the same.
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
             }
             for folder in path::parents(&step.path).take_while(|at| made.contains(at)) {
                 // Somebody may have put something into it meanwhile: then it stays.
@@ -196,7 +203,7 @@ impl Place<'_> {
             }
         }
         left.reverse();
-        Ok(left)
+        failed.map_or(Ok(left), Err)
     }
 
     /// Makes the new names durable, then removes what they replaced and folders that got empty.
@@ -213,9 +220,7 @@ impl Place<'_> {
                 synced.map_err(|errno| disk::failed("sync", folder, errno))?;
             }
         }
-        for step in &moves.moves {
-            swap::clear(self.root, &step.beside)?;
-        }
+        self.clear(moves)?;
         let gone = moves.moves.iter().filter(|step| step.new.is_none());
         gone.for_each(|step| folders::remove_empty(self.root, &step.path));
         Ok(())

@@ -88,8 +88,10 @@ pub(super) fn undo(root: &Root, step: &Move) -> Result<Swapped, Error> {
 pub(super) fn clear(root: &Root, beside: &[u8]) -> Result<(), Error> {
     let (parent, name) = match root.parent(beside) {
         Ok(found) => found,
-        Err(disk::Reached::Missing | disk::Reached::Blocked(_)) => return Ok(()),
-        Err(disk::Reached::Failed(errno)) => return Err(disk::failed("reach", beside, errno)),
+        Err(disk::Reached::Missing) => return Ok(()),
+        // The folder it was written into has given way to a link or a file: what lies in the folder,
+        // wherever that is now, cannot be told.
+        Err(reached) => return Err(disk::failed("reach", beside, reached.into_errno())),
     };
     match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
