@@ -223,7 +223,7 @@ fn conflict_line(conflict: &ConflictResult) -> String {
         reason(conflict.reason.as_deref()),
         text::plural(conflict.turns as usize, "turn"),
         tokens(&conflict.usage),
-        dropped(conflict)
+        wording::dropped(&conflict.dropped)
     )
 }
 
@@ -251,19 +251,6 @@ fn agent_line(agent: &AgentResult, answers: Answers) -> String {
 
 fn tokens(usage: &Usage) -> String {
     text::short(usage.input_tokens.saturating_add(usage.output_tokens))
-}
-
-/// What is gone of either side, said beside the conflict.
-fn dropped(conflict: &ConflictResult) -> String {
-    let lost = conflict.dropped.iter().map(|d| match d.lines.first() {
-        Some(line) => format!("{}: {line}", d.path),
-        None => d.path.clone(),
-    });
-    let lost: Vec<String> = lost.collect();
-    if lost.is_empty() {
-        return String::new();
-    }
-    format!("      dropped: {}\n", text::line(&lost.join("; "), 160))
 }
 
 fn criterion_line(criterion: &Criterion) -> String {

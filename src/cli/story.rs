@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::journal::{Agent, AgentEnd, AgentKind, CommandRun, Event, Line, Subtask, Usage};
+use crate::journal::{
+    Agent, AgentEnd, AgentKind, CommandRun, Dropped, Event, Line, Subtask, Usage,
+};
 
 use super::wording::status_word;
 
@@ -57,6 +59,8 @@ pub struct Node {
     pub reason: Option<String>,
     pub changed_files: Vec<String>,
     pub conflict: bool,
+    /// What a conflict's resolution holds no more of either side.
+    pub dropped: Vec<Dropped>,
 }
 
 /// One agent's work.
@@ -158,6 +162,11 @@ impl Story {
                     node.state = status_word(*status);
                     node.reason.clone_from(reason);
                     node.changed_files.clone_from(changed_files);
+                }
+            }
+            Event::ConflictResolved { id, dropped, .. } => {
+                if let Some(node) = self.node(id.as_str()) {
+                    node.dropped.clone_from(dropped);
                 }
             }
             Event::AcceptanceRan { commands, .. } => self.commands.clone_from(commands),

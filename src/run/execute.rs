@@ -118,19 +118,25 @@ impl Drive {
 
     /// Merges what is done. What an unresolved conflict keeps out stays out, and is said.
     async fn settle(&mut self) -> Result<Option<CommitId>, Error> {
-        let mut merged = self.merged.clone();
+        let (mut merged, mut made) = (self.merged.clone(), Vec::new());
         for id in self.schedule.done() {
             let Some(done) = self.nodes.get(&id).and_then(|node| node.done.as_ref()) else {
                 continue;
             };
             let both = [merged.clone(), done.snapshot.clone()];
-            match self.fold(&both).await? {
+            let store = &self.shared.store;
+            let folded = self.merges.fold(store, &both, &mut made).await;
+            match folded.map_err(|source| Error::Workspace { source })? {
                 Folded::Commit(commit) => merged = commit,
                 Folded::Found(conflict_id, conflict) => {
+                    self.record(made).await?;
                     self.start_merger(conflict_id, *conflict).await?;
                     return Ok(None);
                 }
-                Folded::Waiting => return Ok(None),
+                Folded::Waiting => {
+                    self.record(made).await?;
+                    return Ok(None);
+                }
                 Folded::Lost(by) => {
                     let kept = "both versions are kept in the run";
                     self.fail(format!(
@@ -139,6 +145,7 @@ impl Drive {
                 }
             }
         }
+        self.record(made).await?;
         Ok(Some(merged))
     }
 
@@ -154,20 +161,33 @@ impl Drive {
 
     async fn fold(&mut self, inputs: &[CommitId]) -> Result<Folded, Error> {
         let mut made = Vec::new();
-        let folded = self
-            .merges
-            .fold(&self.shared.store, inputs, &mut made)
-            .await;
-        for Made { inputs, commit } in made {
+        let store = &self.shared.store;
+        let folded = self.merges.fold(store, inputs, &mut made).await;
+        self.record(made).await?;
+        folded.map_err(|source| Error::Workspace { source })
+    }
+
+    /// Journals merges once all of them are on disk; one wait for the journal serves them all.
+    async fn record(&self, made: Vec<Made>) -> Result<(), Error> {
+        let commits: Vec<CommitId> = made.iter().map(|made| made.commit.clone()).collect();
+        self.flush(&commits)?;
+        let last = made.len().saturating_sub(1);
+        for (at, Made { inputs, commit }) in made.into_iter().enumerate() {
             self.shared.tell(&Notice::Merged {
                 inputs: inputs.len(),
             });
-            self.shared
-                .journal
-                .append(Event::Merged { inputs, commit })
-                .await?;
+            let merged = Event::Merged { inputs, commit };
+            match at == last {
+                true => drop(self.shared.journal.append(merged).await?),
+                false => self.shared.journal.note(merged),
+            }
         }
-        folded.map_err(|error| Error::Workspace { source: error })
+        Ok(())
+    }
+
+    fn flush(&self, commits: &[CommitId]) -> Result<(), Error> {
+        let flushed = self.shared.store.flush(commits);
+        flushed.map_err(|source| Error::Workspace { source })
     }
 
     async fn start_worker(&mut self, id: &SubtaskId, start: CommitId) -> Result<(), Error> {
@@ -217,6 +237,7 @@ impl Drive {
             subtask: id.to_string(),
             files: files.clone(),
         });
+        self.flush(std::slice::from_ref(&conflict.start))?;
         let store = &self.shared.store;
         let kept = store.keep_conflict(&id, &conflict).await;
         kept.map_err(|source| Error::Workspace { source })?;

@@ -19,6 +19,7 @@ mod ledger;
 mod listing;
 mod losses;
 mod merge;
+mod object;
 mod path;
 mod place;
 mod protect;

@@ -283,3 +283,103 @@ async fn inner_apply() {
     made.unwrap();
     fixture::git(&dir, &["fsck", "--full"]);
 }
+
+/// The program at a run's state, from anywhere.
+fn wharf(world: &World, args: &str, through: Through) -> std::process::Output {
+    let program = env!("CARGO_BIN_EXE_wharf");
+    let line = format!("{program} {args}");
+    let mut command = match through {
+        Through::Pipe => std::process::Command::new("sh"),
+        Through::Terminal => std::process::Command::new("script"),
+    };
+    match through {
+        Through::Pipe => command.args(["-c", &line]),
+        Through::Terminal => command.args(["-qec", &line, "/dev/null"]),
+    };
+    let home = world.state.join("home");
+    let command = command
+        .env_clear()
+        .env("PATH", env!("PATH"))
+        .env("HOME", home)
+        .env("WHARF_HOME", &world.state)
+        .stdin(std::process::Stdio::null())
+        .current_dir("/");
+    command.output().unwrap()
+}
+
+#[derive(Clone, Copy)]
+enum Through {
+    Pipe,
+    /// A terminal, which `script` of util-linux pretends to be.
+    Terminal,
+}
+
+const ODD: &str = "odd\n\u{e9} name";
+
+#[tokio::test]
+async fn a_diff_carries_everything_to_a_program_and_nothing_that_a_terminal_obeys() {
+    let world = repository();
+    let ran = world
+        .run(PLAN, |ask| match (ask.role, ask.ordinal) {
+            (Role::Verifier, _) => script(ask),
+            (_, 0) => Answer::calls(vec![
+                ("write_file", json!({"path": ODD, "content": "x\n"})),
+                (
+                    "write_file",
+                    json!({"path": "esc.txt", "content": "a\u{1b}[2Jb\n"}),
+                ),
+                (
+                    "write_file",
+                    json!({"path": "bin", "content": "\u{0}\u{1}binary"}),
+                ),
+            ]),
+            (_, 1) => Answer::call("bash", json!({"command": "true"})),
+            _ => report("done", "wrote them"),
+        })
+        .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let whole = wharf(&world, "diff run", Through::Pipe);
+    let one = wharf(&world, "diff run a", Through::Pipe);
+    assert_eq!(whole.status.code(), Some(0), "{whole:?}");
+    assert_eq!(whole.stdout, one.stdout);
+    let patch = world.state.join("p");
+    std::fs::write(&patch, &whole.stdout).unwrap();
+    fixture::git(&world.workspace, &["apply", patch.to_str().unwrap()]);
+    let read = |name: &str| std::fs::read(world.workspace.join(name)).unwrap();
+    assert_eq!(read(ODD), b"x\n");
+    assert_eq!(read("esc.txt"), b"a\x1b[2Jb\n");
+    assert_eq!(read("bin"), b"\0\x01binary");
+
+    let shown = wharf(&world, "diff run", Through::Terminal);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    assert!(text.contains("[2Jb"), "{shown:?}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+}
+
+#[tokio::test]
+async fn an_apply_that_was_cut_off_is_undone_and_said_before_the_next() {
+    let world = repository();
+    let ran = world.run(PLAN, script).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    // As a process leaves it that is killed when its first file is in place.
+    let mark = "File 5d41402abc4b2a76b9719d911017c592ae2a1b1f1a6f3a6bbd4f1a6a6c1f3b2e";
+    let bytes = |text: &str| json!(text.as_bytes());
+    let moves = json!({
+        "directory": bytes(world.workspace.to_str().unwrap()),
+        "moves": [{"path": bytes("gone.txt"), "beside": bytes(".wharf-1-0.tmp"), "old": null, "new": mark}],
+        "folders": [],
+    });
+    let ledger = world.state.join("runs/run/store.git/apply.json");
+    std::fs::write(&ledger, format!("{moves}\nready\n")).unwrap();
+    std::fs::write(world.workspace.join(".wharf-1-0.tmp"), "half").unwrap();
+    let applied = wharf(&world, "apply run", Through::Pipe);
+    let said = String::from_utf8_lossy(&applied.stderr);
+    assert_eq!(applied.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("had been cut off and was undone first"),
+        "{said}"
+    );
+    assert!(!ledger.exists());
+    assert!(!world.workspace.join(".wharf-1-0.tmp").exists());
+    assert_eq!(fixture::read(&world.workspace, "b.txt"), "made\n");
+}

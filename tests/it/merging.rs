@@ -251,3 +251,49 @@ async fn doing_nothing_about_a_removal_is_no_resolution() {
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     assert_eq!(ran.summary.conflicts[0].dropped[0].lines, ["left five"]);
 }
+
+/// A run of one coder that writes in so many turns; the git processes it took.
+async fn processes(turns: usize, ids: &[&str]) -> u64 {
+    let world = World::new(&[("list.txt", LINES)]);
+    let ran = world
+        .run(&plan(ids), move |ask| match ask.role {
+            Role::Verifier => verifier(ask),
+            _ if ask.ordinal < turns => {
+                write(&format!("{}-{}.txt", id_of(ask), ask.ordinal), "made\n")
+            }
+            _ if ask.ordinal == turns => Answer::call("list_files", json!({})),
+            _ => Answer::calls(vec![
+                ("bash", json!({"command": "true"})),
+                (
+                    "submit_report",
+                    json!({"status": "done", "summary": "made it"}),
+                ),
+            ]),
+        })
+        .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    world.options.git.started()
+}
+
+#[tokio::test]
+async fn a_turn_that_wrote_costs_one_git_process_and_one_that_read_none() {
+    let (few, many) = (processes(2, &["a"]).await, processes(7, &["a"]).await);
+    assert_eq!(many - few, 5);
+}
+
+/// A subtask costs its snapshot, its merge, and what looks at the change: a bound for all sizes.
+#[tokio::test]
+async fn a_subtask_more_costs_a_bounded_number_of_git_processes() {
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    let (few, more, most) = (
+        processes(1, &ids[..4]).await,
+        processes(1, &ids[..8]).await,
+        processes(1, &ids).await,
+    );
+    assert_eq!(
+        more - few,
+        most - more,
+        "it grows with the subtasks and no faster"
+    );
+    assert!((most - more) / 4 <= 8, "{few} {more} {most}");
+}

@@ -382,3 +382,26 @@ async fn attributes_of_an_agent_decide_nothing() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn a_merge_is_one_git_process_and_a_conflict_two() {
+    let world = World::new().await;
+    let base = world.files(&[("a", TEXT), ("b", TEXT)]).await;
+    let before = world.store.processes();
+    let one = world.child(&base, &[put("a", &text("5", "one"))]).await;
+    let two = world.child(&base, &[put("b", &text("5", "two"))]).await;
+    let three = world.child(&base, &[put("a", &text("5", "three"))]).await;
+    assert_eq!(world.store.processes() - before, 3, "a snapshot is one");
+    let before = world.store.processes();
+    let merged = world.store.merge(&one, &two).await.unwrap();
+    assert!(matches!(merged, Merged::Clean(_)));
+    assert_eq!(world.store.processes() - before, 1);
+    let before = world.store.processes();
+    let merged = world.store.merge(&one, &three).await.unwrap();
+    assert!(matches!(merged, Merged::Conflict(_)));
+    assert_eq!(
+        world.store.processes() - before,
+        2,
+        "its versions are read by one more"
+    );
+}
