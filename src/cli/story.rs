@@ -164,11 +164,6 @@ impl Story {
                     node.changed_files.clone_from(changed_files);
                 }
             }
-            Event::ConflictResolved { id, dropped, .. } => {
-                if let Some(node) = self.node(id.as_str()) {
-                    node.dropped.clone_from(dropped);
-                }
-            }
             Event::AcceptanceRan { commands, .. } => self.commands.clone_from(commands),
             Event::VerdictGiven { verdict, .. } => self.verdict = Some(verdict.clone()),
             Event::Warned { text } => self.warnings.push(text.clone()),
@@ -195,6 +190,11 @@ impl Story {
 
     fn tell_agent(&mut self, event: &Event) {
         match event {
+            Event::ConflictResolved { id, dropped, .. } => {
+                if let Some(node) = self.node(id.as_str()) {
+                    node.dropped.clone_from(dropped);
+                }
+            }
             Event::AgentStarted {
                 agent, kind, model, ..
             } => {

@@ -255,9 +255,8 @@ impl State {
         }
     }
 
-    fn take_rest(&mut self, event: &Event) {
+    fn take_conflict(&mut self, event: &Event) {
         match event {
-            Event::Merged { inputs, commit } => self.merges.push((inputs.clone(), commit.clone())),
             Event::ConflictFound {
                 id,
                 ours,
@@ -286,6 +285,16 @@ impl State {
                     found.dropped.clone_from(dropped);
                     found.beyond.clone_from(beyond);
                 });
+            }
+            _ => {}
+        }
+    }
+
+    fn take_rest(&mut self, event: &Event) {
+        match event {
+            Event::Merged { inputs, commit } => self.merges.push((inputs.clone(), commit.clone())),
+            Event::ConflictFound { .. } | Event::ConflictResolved { .. } => {
+                self.take_conflict(event);
             }
             Event::Summarised { text, .. } => self.summary = Some(text.clone()),
             Event::Warned { text } => self.warnings.push(text.clone()),

@@ -231,34 +231,8 @@ impl Drive {
     }
 
     async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<(), Error> {
-        let files = conflict.files.iter();
-        let files: Vec<String> = files.map(|f| crate::workspace::display(&f.path)).collect();
-        self.shared.tell(&Notice::Conflict {
-            subtask: id.to_string(),
-            files: files.clone(),
-        });
-        self.flush(std::slice::from_ref(&conflict.start))?;
-        let store = &self.shared.store;
-        let kept = store.keep_conflict(&id, &conflict).await;
-        kept.map_err(|source| Error::Workspace { source })?;
-        let found = Event::ConflictFound {
-            id: id.clone(),
-            ours: conflict.ours.clone(),
-            theirs: conflict.theirs.clone(),
-            files,
-            ours_by: first::alone(self, &conflict.ours, &conflict.theirs),
-            theirs_by: first::alone(self, &conflict.theirs, &conflict.ours),
-        };
-        self.shared.journal.append(found).await?;
         let conflict = Arc::new(conflict);
-        let node = ConflictNode {
-            conflict: conflict.clone(),
-            report: None,
-            lost: None,
-            dropped: Vec::new(),
-            beyond: Vec::new(),
-        };
-        self.conflicts.insert(id.clone(), node);
+        self.keep_conflict(&id, &conflict).await?;
         let name = RoleName::new("merger");
         let Some(role) = self.role(&name).cloned() else {
             self.lose(&id, "the plan has no role `merger`".to_owned());
@@ -294,6 +268,41 @@ impl Drive {
             parent: self.shared.span.clone(),
             needs,
         });
+        Ok(())
+    }
+
+    /// Names both sides in the store, where they are kept whatever the merger does, and says it.
+    async fn keep_conflict(
+        &mut self,
+        id: &SubtaskId,
+        conflict: &Arc<Conflict>,
+    ) -> Result<(), Error> {
+        let files = conflict.files.iter();
+        let files: Vec<String> = files.map(|f| crate::workspace::display(&f.path)).collect();
+        self.shared.tell(&Notice::Conflict {
+            subtask: id.to_string(),
+            files: files.clone(),
+        });
+        self.flush(std::slice::from_ref(&conflict.start))?;
+        let kept = self.shared.store.keep_conflict(id, conflict).await;
+        kept.map_err(|source| Error::Workspace { source })?;
+        let found = Event::ConflictFound {
+            id: id.clone(),
+            ours: conflict.ours.clone(),
+            theirs: conflict.theirs.clone(),
+            files,
+            ours_by: first::alone(self, &conflict.ours, &conflict.theirs),
+            theirs_by: first::alone(self, &conflict.theirs, &conflict.ours),
+        };
+        self.shared.journal.append(found).await?;
+        let node = ConflictNode {
+            conflict: conflict.clone(),
+            report: None,
+            lost: None,
+            dropped: Vec::new(),
+            beyond: Vec::new(),
+        };
+        self.conflicts.insert(id.clone(), node);
         Ok(())
     }
 

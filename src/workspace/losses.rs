@@ -30,6 +30,9 @@ struct Count {
     result: i64,
 }
 
+/// The figure of one version.
+type Slot = fn(&mut Count) -> &mut i64;
+
 impl Count {
     /// How often the line may stand here when both sides are kept.
     fn most(&self) -> i64 {
@@ -159,7 +162,7 @@ fn loss(
 /// Each line that stands in any version, in the form that counts.
 fn counts(place: &Place, form: fn(&[u8]) -> &[u8]) -> HashMap<&[u8], Count> {
     let mut counts: HashMap<&[u8], Count> = HashMap::new();
-    let versions: [(&Option<Bytes>, fn(&mut Count) -> &mut i64); 5] = [
+    let versions: [(&Option<Bytes>, Slot); 5] = [
         (&place.base, |count| &mut count.base),
         (&place.ours, |count| &mut count.ours),
         (&place.theirs, |count| &mut count.theirs),

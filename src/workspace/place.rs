@@ -140,9 +140,13 @@ impl Place<'_> {
 
     /// Removes whatever lies beside its place.
     fn clear(&self, moves: &Moves) -> Result<(), Error> {
-        let cleared = moves.moves.iter();
-        let cleared = cleared.map(|step| swap::clear(self.root, &step.beside));
-        cleared.fold(Ok(()), |first, next| first.and(next))
+        let mut failed = None;
+        for step in &moves.moves {
+            if let Err(error) = swap::clear(self.root, &step.beside) {
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     fn stage(&self, writes: &[&Write], moves: &Moves) -> Result<(), Error> {

@@ -114,7 +114,7 @@ impl Store {
         let beyond: Vec<(&Vec<u8>, &Change)> = beyond.collect();
         let from_base = match beyond.is_empty() {
             true => Changes::new(),
-            false => self.from_base(conflict, to).await?,
+            false => self.since_base(conflict, to).await?,
         };
         for (at, change) in beyond {
             gathered.places.push(Place {
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// The changes from where both sides come from; of several such commits any serves.
-    async fn from_base(&self, conflict: &Conflict, to: &CommitId) -> Result<Changes, Error> {
+    async fn since_base(&self, conflict: &Conflict, to: &CommitId) -> Result<Changes, Error> {
         let sides = [conflict.ours.as_str(), conflict.theirs.as_str()];
         let call = self.call("merge-base").args(sides);
         let base = CommitId::new(self.git.line(call).await?);

@@ -1,5 +1,7 @@
 //! Every pair of kinds of change, in both orders: merged right, or a conflict that holds both.
 
+#![allow(clippy::too_many_lines, reason = "tables of one shape")]
+
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
