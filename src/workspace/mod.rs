@@ -23,6 +23,7 @@ mod object;
 mod path;
 mod place;
 mod protect;
+mod quarantine;
 mod resolve;
 mod settled;
 mod stage;

@@ -348,31 +348,3 @@ async fn on_a_full_disk_nothing_changes() {
     assert_eq!(after, before);
     assert!(!dir.join("n").exists());
 }
-
-/// A file system of one megabyte; gone with it.
-struct Small(std::path::PathBuf);
-
-impl Small {
-    #[expect(clippy::print_stderr, reason = "a test says aloud what it skips")]
-    fn mount(at: &Path) -> Option<Self> {
-        std::fs::create_dir(at).unwrap();
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
-            .arg(at)
-            .output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self(at.to_owned())),
-            other => {
-                eprintln!("SKIPPED: no small file system can be mounted here: {other:?}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let unmounted = std::process::Command::new("umount").arg(&self.0).status();
-        assert!(unmounted.is_ok_and(|status| status.success()));
-    }
-}
