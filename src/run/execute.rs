@@ -170,7 +170,9 @@ impl Drive {
     /// Journals merges once all of them are on disk; one wait for the journal serves them all.
     async fn record(&self, made: Vec<Made>) -> Result<(), Error> {
         let commits: Vec<CommitId> = made.iter().map(|made| made.commit.clone()).collect();
-        self.flush(&commits)?;
+        let inputs = made.iter().flat_map(|made| made.inputs.clone());
+        let inputs: Vec<CommitId> = inputs.collect();
+        self.flush(&commits, &inputs).await?;
         let last = made.len().saturating_sub(1);
         for (at, Made { inputs, commit }) in made.into_iter().enumerate() {
             self.shared.tell(&Notice::Merged {
@@ -185,8 +187,8 @@ impl Drive {
         Ok(())
     }
 
-    fn flush(&self, commits: &[CommitId]) -> Result<(), Error> {
-        let flushed = self.shared.store.flush(commits);
+    async fn flush(&self, made: &[CommitId], there: &[CommitId]) -> Result<(), Error> {
+        let flushed = self.shared.store.flush(made, there).await;
         flushed.map_err(|source| Error::Workspace { source })
     }
 
@@ -283,7 +285,9 @@ impl Drive {
             subtask: id.to_string(),
             files: files.clone(),
         });
-        self.flush(std::slice::from_ref(&conflict.start))?;
+        let sides = [conflict.ours.clone(), conflict.theirs.clone()];
+        self.flush(std::slice::from_ref(&conflict.start), &sides)
+            .await?;
         let kept = self.shared.store.keep_conflict(id, conflict).await;
         kept.map_err(|source| Error::Workspace { source })?;
         let found = Event::ConflictFound {

@@ -45,8 +45,8 @@ impl Store {
         }
         let call = self
             .call("merge-tree")
-            // Written out at once, flushed with the commit.
-            .set("core.fsyncMethod=writeout-only")
+            // On disk by `flush`, with others and in one piece.
+            .set("core.fsync=none")
             .args(["--write-tree", "-z", "--messages"])
             .args([ours.as_str(), theirs.as_str()]);
         let output = self.git.try_ask(call, b"").await?;
@@ -88,7 +88,7 @@ impl Store {
                 }
                 conflict => {
                     made.extend(conflict.start().cloned());
-                    self.flush(&made)?;
+                    self.flush(&made, inputs).await?;
                     return Ok(Folded {
                         merged: conflict,
                         inputs: at + 2,
@@ -96,7 +96,7 @@ impl Store {
                 }
             }
         }
-        self.flush(&made)?;
+        self.flush(&made, inputs).await?;
         Ok(Folded {
             merged: Merged::Clean(merged),
             inputs: inputs.len(),

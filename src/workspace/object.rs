@@ -11,8 +11,6 @@ use crate::id::{CommitId, TreeId};
 
 /// The most that one stored block of a deflate stream holds, in bytes.
 const BLOCK: usize = 0xffff;
-/// Flushes that wait at the same time.
-const AT_ONCE: usize = 32;
 /// The modulus of Adler-32 (RFC 1950).
 const ADLER: u32 = 65_521;
 
@@ -37,37 +35,26 @@ impl Store {
         Ok(CommitId::new(name))
     }
 
-    /// Waits until merges are on disk. Flushing their commits, which have their names by then, also
-    /// flushes the trees and files that git wrote out for them before, as its own batches of objects
-    /// are flushed by one last file.
-    pub fn flush(&self, commits: &[CommitId]) -> Result<(), Error> {
-        let objects = self.dir.join("objects");
-        let flush = |commit: &CommitId| {
-            let (folder, name) = commit.as_str().split_at_checked(2).unwrap_or_default();
-            match std::fs::File::open(objects.join(folder).join(name)) {
-                Ok(file) => file.sync_all(),
-                // A snapshot lies in a pack, which was flushed when it was made.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                Err(error) => Err(error),
-            }
-        };
-        // Flushes that wait at the same time are one for the disk.
-        let mut flushed = commits.chunks(AT_ONCE).map(|some| {
-            std::thread::scope(|scope| {
-                let each: Vec<_> = some.iter().map(|id| scope.spawn(|| flush(id))).collect();
-                let mut ended = each.into_iter().map(std::thread::ScopedJoinHandle::join);
-                ended.try_for_each(|one| {
-                    one.unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()))
-                })
-            })
-        });
-        flushed
-            .try_for_each(|done| done)
-            .map_err(|source| Error::Io {
-                operation: "flush",
-                path: objects.clone(),
-                source,
-            })
+    /// Brings merges to disk, by one process whatever their number: as a pack of what they hold beyond
+    /// the commits that are there already, which git flushes. Waiting for each of their objects would
+    /// take longer than the merges.
+    pub async fn flush(&self, made: &[CommitId], there: &[CommitId]) -> Result<(), Error> {
+        if made.is_empty() {
+            return Ok(());
+        }
+        let mut list = String::new();
+        for commit in made {
+            list.push_str(&format!("{commit}\n"));
+        }
+        for commit in there.iter().filter(|commit| !made.contains(commit)) {
+            list.push_str(&format!("^{commit}\n"));
+        }
+        let call = self
+            .call("pack-objects")
+            .args(["--revs", "--quiet", "--window=0"])
+            .arg(self.dir.join("objects/pack/pack"));
+        self.git.ask(call, list.as_bytes()).await?;
+        Ok(())
     }
 }
 

@@ -405,3 +405,42 @@ async fn a_merge_is_one_git_process_and_a_conflict_two() {
         "its versions are read by one more"
     );
 }
+
+/// What is flushed stands in a pack, whole: loose objects that a crash left empty do not matter.
+#[tokio::test]
+async fn flushed_merges_need_no_loose_object() {
+    let world = World::new().await;
+    let base = world.files(&[("a", TEXT), ("d/b", TEXT)]).await;
+    let edits = [
+        put("a", &text("1", "one")),
+        put("d/b", &text("5", "five")),
+        put("a", &text("9", "nine")),
+        put("n/c", "c\n"),
+    ];
+    let mut work = Vec::new();
+    for edit in edits {
+        work.push(world.child(&base, &[edit]).await);
+    }
+    let before = world.store.processes();
+    let folded = world.store.merge_all(&work).await.unwrap();
+    assert_eq!(
+        world.store.processes() - before,
+        4,
+        "three merges, one flush"
+    );
+    let Merged::Clean(merged) = folded.merged else {
+        panic!("{folded:?}")
+    };
+    let expected = world.all(&merged).await;
+    for entry in std::fs::read_dir(world.store.dir().join("objects")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().len() == 2 {
+            std::fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    assert_eq!(world.all(&merged).await, expected);
+    for input in &work {
+        let again = world.store.merge(&merged, input).await.unwrap();
+        assert!(matches!(again, Merged::Clean(_)), "{again:?}");
+    }
+}
