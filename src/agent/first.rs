@@ -89,6 +89,14 @@ pub struct Verifying {
     pub commands: Vec<Ran>,
     /// Protected paths that differ from the base.
     pub protected: Vec<String>,
+    pub with_base: Option<WithBase>,
+}
+
+/// The same commands, with some changed files as the base has them.
+#[derive(Clone, Debug, Default)]
+pub struct WithBase {
+    pub paths: Vec<String>,
+    pub commands: Vec<Ran>,
 }
 
 /// A command that Wharf itself ran at the tree to be judged.
@@ -216,6 +224,18 @@ fn verifying(text: &mut Text, work: &Verifying) {
         text.section(
             "Protected files that were changed",
             &bullets(&work.protected, PATHS),
+        );
+    }
+    if let Some(with) = &work.with_base {
+        let body = format!(
+            "These files were changed, as the plan allows. With the base's version of them the same commands \
+             came to this; it decides nothing, and it shows what the old checks say of the new code.\n{}\n\n{}",
+            bullets(&with.paths, PATHS),
+            ran(&with.commands)
+        );
+        text.section(
+            "Acceptance commands with the base's version of changed files",
+            &body,
         );
     }
     let decisive: Vec<String> = work
@@ -486,12 +506,21 @@ mod tests {
                 },
             ],
             protected: vec!["tests/test_price.py".into()],
+            with_base: Some(WithBase {
+                paths: vec!["tests/test_old.py".into()],
+                commands: vec![Ran {
+                    command: "pytest -q".into(),
+                    exit_code: Some(5),
+                    ..Ran::default()
+                }],
+            }),
         })));
         for part in [
             "1. Prices are rounded\n2. Docs say so",
             "`pytest -q`: exit code 1",
             "`lint`: could not be told: timed out",
             "# Protected files that were changed\n\n- tests/test_price.py",
+            "- tests/test_old.py\n\n`pytest -q`: exit code 5",
             "weaken what is checked.\n- M tests/test_price.py\n\n#",
             "- M src/price.py",
             "-a\n+b",

@@ -34,19 +34,26 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     } else {
         Force::No
     };
-    let Put { directory, applied } = apply(config.git(), &found, force).await?;
+    let Put {
+        directory,
+        recovered,
+        applied,
+    } = apply(config.git(), &found, force).await?;
     let place = text::line(&directory, 200);
+    if !recovered.is_empty() {
+        out::note(&undone(&place, &recovered));
+    }
     if args.json {
         out::json(&match &applied {
             Applied::Done { paths } => {
-                serde_json::json!({"applied": true, "directory": directory, "paths": paths})
+                serde_json::json!({"applied": true, "directory": directory, "paths": paths, "undone": recovered})
             }
             Applied::Refused { paths } => {
                 let refused: Vec<_> = paths
                     .iter()
                     .map(|(path, reason)| serde_json::json!({"path": path, "reason": reason}))
                     .collect();
-                serde_json::json!({"applied": false, "directory": directory, "refused": refused})
+                serde_json::json!({"applied": false, "directory": directory, "refused": refused, "undone": recovered})
             }
         })?;
     }
@@ -75,6 +82,15 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
             Ok(1)
         }
     }
+}
+
+fn undone(place: &str, paths: &[String]) -> String {
+    let mut page = format!("an apply to {place} had been cut off and was undone first:\n");
+    let lines = paths
+        .iter()
+        .map(|path| format!("  {}\n", text::line(path, 200)));
+    page.extend(lines);
+    page.trim_end().to_owned()
 }
 
 fn done(place: &str, paths: &[String]) -> String {

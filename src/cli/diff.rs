@@ -15,7 +15,8 @@ const LIMIT: usize = 64 << 20;
 /// Print what a run changed as a patch, or what one subtask did
 ///
 /// Its paths begin at the top of the repository, as those of the run's own patch do; a run that
-/// worked on a copy has them begin at the copied directory.
+/// worked on a copy has them begin at the copied directory. Into a file or a pipe it goes as it is,
+/// with binary content; on a terminal control characters are replaced.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  wharf diff last | less")]
 pub struct Args {
@@ -49,7 +50,7 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
             )),
         );
     }
-    out::bytes(&patch.content)?;
+    out::foreign(&patch.content)?;
     Ok(0)
 }
 

@@ -61,9 +61,17 @@ fn event(event: &Event) -> String {
             )
         }
         Event::ConflictFound { id, files, .. } => format!("conflict {id} in {}", files.join(", ")),
+        Event::ConflictResolved { id, dropped, .. } => match dropped.len() {
+            0 => format!("conflict {id} resolved, nothing of either side is gone"),
+            some => format!(
+                "conflict {id} resolved, with {} dropped",
+                text::plural(some, "change")
+            ),
+        },
         Event::AcceptanceRan {
             commands,
             protected_changes,
+            with_base_tests,
             ..
         } => {
             let mut lines: Vec<String> = commands
@@ -75,6 +83,10 @@ fn event(event: &Event) -> String {
                     "protected files changed: {}",
                     few(protected_changes)
                 ));
+            }
+            for run in with_base_tests.iter().flat_map(|with| &with.commands) {
+                let line = command_line(&run.command, run.exit_code, run.seconds);
+                lines.push(format!("with the base's tests: {line}"));
             }
             lines.join("; ")
         }

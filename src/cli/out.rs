@@ -1,11 +1,12 @@
 //! The only place that writes to standard output and standard error.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
 use super::fault::Fault;
+use super::text;
 
 /// How a verb answers on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,15 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Fault> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Writes bytes that somebody else made: as they are for a program, and for a terminal as text in
+/// which nothing can move its cursor or hide a line.
+pub fn foreign(foreign: &[u8]) -> Result<(), Fault> {
+    if std::io::stdout().is_terminal() {
+        return bytes(text::plain(&String::from_utf8_lossy(foreign)).as_bytes());
+    }
+    bytes(foreign)
 }
 
 /// Writes one object on a line of its own to standard output.

@@ -115,6 +115,14 @@ pub fn verdict(verdict: Option<&Verdict>) -> String {
             mark("failed")
         ));
     }
+    if let Some(with) = &verdict.with_base_tests {
+        let paths = text::line(&with.paths.join(", "), 100);
+        for run in &with.commands {
+            let line = wording::command_line(&run.command, run.exit_code, run.seconds);
+            let line = text::line(&line, 160);
+            out.push_str(&format!("  · with the base's {paths}: {line}\n"));
+        }
+    }
     match (verdict.summary.trim(), verdict.criteria.is_empty()) {
         ("", _) => {}
         // Without judged criteria it is Wharf that says why there are none.
@@ -207,14 +215,15 @@ fn subtask_line(subtask: &SubtaskResult, answers: Answers) -> String {
 
 fn conflict_line(conflict: &ConflictResult) -> String {
     format!(
-        "  {} {:<20} {:<12} conflict in {}{}  {}, {} tokens\n",
+        "  {} {:<20} {:<12} conflict in {}{}  {}, {} tokens\n{}",
         mark(status_word(conflict.status)),
         text::line(&conflict.id, 40),
         "merger",
         text::line(&conflict.files.join(", "), 80),
         reason(conflict.reason.as_deref()),
         text::plural(conflict.turns as usize, "turn"),
-        tokens(&conflict.usage)
+        tokens(&conflict.usage),
+        wording::dropped(&conflict.dropped)
     )
 }
 

@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::find::{self, Found};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
-use super::{out, result, state};
+use super::{out, result, state, wording};
 use crate::journal::Egress;
 use crate::ops::Held;
 use crate::run::Summary;
@@ -161,6 +161,7 @@ fn node_lines(node: &Node, story: &Story, answers: Answers) -> String {
             out.push_str(&text::block(summary, "      ", 12));
         }
     }
+    out.push_str(&wording::dropped(&node.dropped));
     if !node.changed_files.is_empty() {
         let shown: Vec<&str> = node
             .changed_files
@@ -237,7 +238,7 @@ fn network(egress: Egress) -> String {
 fn facts(story: &Story) -> String {
     let mut out = String::new();
     for run in &story.commands {
-        let line = super::wording::command_line(&run.command, run.exit_code, run.seconds);
+        let line = wording::command_line(&run.command, run.exit_code, run.seconds);
         out.push_str(&format!("  {}\n", text::line(&line, 160)));
     }
     if let Some(verdict) = &story.verdict {

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::journal::{Agent, AgentEnd, AgentKind, CommandRun, Egress, Event, Line, Subtask, Usage};
+use crate::journal::{
+    Agent, AgentEnd, AgentKind, CommandRun, Dropped, Egress, Event, Line, Subtask, Usage,
+};
 
 use super::wording::status_word;
 
@@ -57,6 +59,8 @@ pub struct Node {
     pub reason: Option<String>,
     pub changed_files: Vec<String>,
     pub conflict: bool,
+    /// What a conflict's resolution holds no more of either side.
+    pub dropped: Vec<Dropped>,
 }
 
 /// One agent's work.
@@ -188,6 +192,11 @@ impl Story {
 
     fn tell_agent(&mut self, event: &Event) {
         match event {
+            Event::ConflictResolved { id, dropped, .. } => {
+                if let Some(node) = self.node(id.as_str()) {
+                    node.dropped.clone_from(dropped);
+                }
+            }
             Event::AgentStarted {
                 agent, kind, model, ..
             } => {

@@ -1,6 +1,7 @@
 //! One readable line for each notice, and the words shared with the journal's lines.
 
 use super::text;
+use crate::journal::{Dropped, Loss};
 use crate::run::Notice;
 
 /// Characters of a line.
@@ -189,6 +190,20 @@ pub fn status_word(status: crate::journal::SubtaskStatus) -> &'static str {
         crate::journal::SubtaskStatus::Blocked => "blocked",
         crate::journal::SubtaskStatus::Cancelled => "cancelled",
     }
+}
+
+/// What is gone of either side of a conflict, on a line beside it; empty when nothing is.
+pub fn dropped(dropped: &[Dropped]) -> String {
+    let lost = dropped.iter().map(|d| match (d.what, d.lines.first()) {
+        (Loss::Deletion, _) => format!("the removal of {}", d.path),
+        (_, Some(line)) => format!("{}: {line}", d.path),
+        (_, None) => d.path.clone(),
+    });
+    let lost: Vec<String> = lost.collect();
+    if lost.is_empty() {
+        return String::new();
+    }
+    format!("      dropped: {}\n", text::line(&lost.join("; "), 160))
 }
 
 #[cfg(test)]

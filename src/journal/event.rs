@@ -110,12 +110,28 @@ pub enum Event {
         ours: CommitId,
         theirs: CommitId,
         files: Vec<String>,
+        /// The subtasks that are on one side alone.
+        #[serde(default)]
+        ours_by: Vec<SubtaskId>,
+        #[serde(default)]
+        theirs_by: Vec<SubtaskId>,
+    },
+    /// A merger's resolution was taken, with what it holds no more of either side.
+    ConflictResolved {
+        id: SubtaskId,
+        commit: CommitId,
+        dropped: Vec<Dropped>,
+        /// Paths it changed beyond those in conflict.
+        beyond: Vec<String>,
     },
     AcceptanceRan {
         round: u32,
         tree: TreeId,
         commands: Vec<CommandRun>,
         protected_changes: Vec<String>,
+        /// The same commands with the base's version of files that `protect` lets agents change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        with_base_tests: Option<WithBase>,
     },
     VerdictGiven {
         round: u32,
@@ -229,6 +245,43 @@ pub enum SubtaskStatus {
     Failed,
     Blocked,
     Cancelled,
+}
+
+/// What one side of a conflict had changed and the resolution does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// For display.
+    pub path: String,
+    pub side: Side,
+    pub what: Loss,
+    /// The lines that the side had added, for display.
+    #[serde(default)]
+    pub lines: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    Ours,
+    Theirs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    Lines,
+    /// The side's version of the file as a whole.
+    Version,
+    /// The side had removed the file.
+    Deletion,
+}
+
+/// The acceptance commands with some files as the base has them: evidence that decides nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WithBase {
+    /// The files that were put back, for display.
+    pub paths: Vec<String>,
+    pub commands: Vec<CommandRun>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

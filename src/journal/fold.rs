@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::egress::Egress;
 use super::event::{
-    Agent, AgentEnd, AgentKind, CommandRun, Event, RunStarted, Subtask, SubtaskStatus, Usage,
+    Agent, AgentEnd, AgentKind, CommandRun, Dropped, Event, RunStarted, Subtask, SubtaskStatus,
+    Usage, WithBase,
 };
 use super::read::Line;
 use crate::id::{CommitId, SubtaskId, TreeId};
@@ -84,6 +85,12 @@ pub struct Conflict {
     pub ours: CommitId,
     pub theirs: CommitId,
     pub files: Vec<String>,
+    /// The subtasks that are on one side alone.
+    pub ours_by: Vec<SubtaskId>,
+    pub theirs_by: Vec<SubtaskId>,
+    /// What its resolution holds no more, and what it changed beyond the files in conflict.
+    pub dropped: Vec<Dropped>,
+    pub beyond: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +99,7 @@ pub struct Acceptance {
     pub tree: TreeId,
     pub commands: Vec<CommandRun>,
     pub protected_changes: Vec<String>,
+    pub with_base_tests: Option<WithBase>,
 }
 
 #[derive(Clone, Debug)]
@@ -239,12 +247,14 @@ impl State {
                 tree,
                 commands,
                 protected_changes,
+                with_base_tests,
             } => {
                 self.acceptance = Some(Acceptance {
                     round: *round,
                     tree: tree.clone(),
                     commands: commands.clone(),
                     protected_changes: protected_changes.clone(),
+                    with_base_tests: with_base_tests.clone(),
                 });
             }
             Event::VerdictGiven { round, verdict } => {
@@ -254,20 +264,47 @@ impl State {
         }
     }
 
-    fn take_rest(&mut self, event: &Event) {
+    fn take_conflict(&mut self, event: &Event) {
         match event {
-            Event::Merged { inputs, commit } => self.merges.push((inputs.clone(), commit.clone())),
             Event::ConflictFound {
                 id,
                 ours,
                 theirs,
                 files,
+                ours_by,
+                theirs_by,
             } => self.conflicts.push(Conflict {
                 id: id.clone(),
                 ours: ours.clone(),
                 theirs: theirs.clone(),
                 files: files.clone(),
+                ours_by: ours_by.clone(),
+                theirs_by: theirs_by.clone(),
+                dropped: Vec::new(),
+                beyond: Vec::new(),
             }),
+            Event::ConflictResolved {
+                id,
+                dropped,
+                beyond,
+                ..
+            } => {
+                let found = self.conflicts.iter_mut().filter(|found| found.id == *id);
+                found.for_each(|found| {
+                    found.dropped.clone_from(dropped);
+                    found.beyond.clone_from(beyond);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn take_rest(&mut self, event: &Event) {
+        match event {
+            Event::Merged { inputs, commit } => self.merges.push((inputs.clone(), commit.clone())),
+            Event::ConflictFound { .. } | Event::ConflictResolved { .. } => {
+                self.take_conflict(event);
+            }
             Event::Summarised { text, .. } => self.summary = Some(text.clone()),
             Event::Warned { text } => self.warnings.push(text.clone()),
             Event::Stopping { reason } => self.stopping = Some(reason.clone()),

@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 
 use super::desk::Desk;
+use super::resolution::Resolving;
 use super::verdict;
 use crate::id::{CommitId, RoleName};
 use crate::plan::{self, Dag, Role};
 use crate::workspace::{self, Conflict, Store};
 
-/// How often a verdict or a merge is handed back before it is taken as it is.
+/// How often a verdict is handed back before it is taken as it is.
 const BOUNCES: u32 = 2;
 
 /// What an agent's ending call must hold.
 pub(super) enum Accept {
     Plan(Box<PlanCheck>),
     Report,
-    Merge(Arc<Conflict>, AtomicU32),
+    Merge(Resolving),
     Verdict(Asked),
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Seen {
 
 impl Accept {
     pub fn merge(conflict: Arc<Conflict>) -> Self {
-        Self::Merge(conflict, AtomicU32::new(0))
+        Self::Merge(Resolving::new(conflict))
     }
 
     pub fn verdict(criteria: Vec<String>, witness: Arc<Witness>) -> Self {
@@ -75,8 +76,8 @@ impl Accept {
         match self {
             Self::Report => Ok(()),
             Self::Plan(check) => check.check(arguments).map(|_| ()),
-            Self::Merge(..) if arguments["status"] != "done" => Ok(()),
-            Self::Merge(conflict, bounces) => merge_left(desk, conflict, bounces).await,
+            Self::Merge(_) if arguments["status"] != "done" => Ok(()),
+            Self::Merge(resolving) => resolving.check(desk, arguments).await,
             Self::Verdict(asked) => asked.check(desk, arguments).await,
         }
     }
@@ -97,37 +98,6 @@ impl PlanCheck {
             criteria: submitted.criteria,
         })
     }
-}
-
-/// A resolution may leave no conflict marker; lines of either side that are gone must be meant.
-async fn merge_left(desk: &Desk, conflict: &Conflict, bounces: &AtomicU32) -> Result<(), String> {
-    desk.take_snapshot()
-        .await
-        .map_err(|stop| stop.to_string())?;
-    let (store, snapshot) = (&desk.shared.store, desk.snapshot());
-    let unsaid = |error: workspace::Error| format!("the resolution could not be checked: {error}");
-    let marked = store.resolved(conflict, &snapshot).await.map_err(unsaid)?;
-    if !marked.is_empty() {
-        return Err(format!(
-            "these files still hold conflict markers: {}",
-            marked.join(", ")
-        ));
-    }
-    let dropped = store.dropped(conflict, &snapshot).await.map_err(unsaid)?;
-    if dropped.is_empty() || bounces.fetch_add(1, Ordering::SeqCst) > 0 {
-        return Ok(());
-    }
-    let lines = dropped.iter().flat_map(|d| {
-        d.lines
-            .iter()
-            .map(move |line| format!("{}: {line}", d.path))
-    });
-    let lines: Vec<String> = lines.take(20).collect();
-    Err(format!(
-        "these lines, added by one of the sides, are gone from the resolution. If that is meant, say so in \
-         `notes` with the reason and submit again; else put them back.\n{}",
-        lines.join("\n")
-    ))
 }
 
 impl Asked {

@@ -57,6 +57,8 @@ impl Finished {
 #[derive(Debug)]
 pub struct Put {
     pub directory: String,
+    /// What an earlier apply that was cut off had done and was undone first, for display.
+    pub recovered: Vec<String>,
     pub applied: Applied,
 }
 
@@ -81,11 +83,13 @@ pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Put, Error> {
     }
     let directory = started.workspace.clone();
     let workspace = Path::new(&directory);
+    let source = |source| Error::Workspace { source };
+    let recovered = run.store.recover(workspace).await.map_err(source)?;
     let applied = run
         .store
         .apply(workspace, &run.base.commit, &run.merged, force)
         .await;
-    let applied = applied.map_err(|source| Error::Workspace { source })?;
+    let applied = applied.map_err(source)?;
     let event = match &applied {
         Applied::Done { paths } => Event::Applied {
             paths: paths.clone(),
@@ -103,7 +107,11 @@ pub async fn apply(git: Git, dir: &Path, force: Force) -> Result<Put, Error> {
     writer.append(event).await?;
     drop(writer);
     handle.close().await;
-    Ok(Put { directory, applied })
+    Ok(Put {
+        directory,
+        recovered,
+        applied,
+    })
 }
 
 /// What puts a copy's result into the directory that was copied.

@@ -10,8 +10,16 @@ use super::words;
 use crate::journal::Event;
 use crate::workspace::{Error, GitKind, Step};
 
-/// Delivers the merged tree. Nothing changed: nothing is delivered, and the event says so by naming neither.
-pub(super) async fn deliver(drive: &mut Drive) -> Result<Event, Error> {
+/// What was delivered, and what was asked for and could not be.
+pub(super) struct Delivered {
+    pub event: Event,
+    /// Why it is not what the operator asked for by name.
+    pub failed: Option<String>,
+}
+
+/// Delivers the merged tree. Nothing changed: nothing is delivered, and the event says so by naming
+/// neither. What cannot be delivered as it should is a patch in the run's directory, and that is said.
+pub(super) async fn deliver(drive: &mut Drive) -> Result<Delivered, Error> {
     let shared = drive.shared.clone();
     let nothing = Event::Delivered {
         branch: None,
@@ -19,14 +27,48 @@ pub(super) async fn deliver(drive: &mut Drive) -> Result<Event, Error> {
         commit: None,
     };
     if shared.store.tree(&drive.merged).await? == shared.base.tree {
-        return Ok(nothing);
+        return Ok(Delivered {
+            event: nothing,
+            failed: None,
+        });
     }
     let in_git = shared.base.git != GitKind::None && !shared.plan.workspace.copy;
-    match &shared.options.delivery {
-        Delivery::Patch(path) => patch(drive, path).await,
-        Delivery::Branch(name) => branch(drive, name).await,
-        Delivery::Default if in_git => branch(drive, &format!("wharf/{}", shared.id)).await,
-        Delivery::Default => patch(drive, &shared.dir.join("result.patch")).await,
+    let own = shared.dir.join("result.patch");
+    let (what, error) = match &shared.options.delivery {
+        Delivery::Patch(path) => match patch(drive, path).await {
+            Ok(event) => return Ok(event.into()),
+            Err(error) => (format!("the patch {}", path.display()), error),
+        },
+        Delivery::Branch(name) => match branch(drive, name).await {
+            Ok(event) => return Ok(event.into()),
+            Err(error) => (format!("the branch {name}"), error),
+        },
+        Delivery::Default if in_git => {
+            let name = format!("wharf/{}", shared.id);
+            match branch(drive, &name).await {
+                Ok(event) => return Ok(event.into()),
+                Err(error) => (format!("the branch {name}"), error),
+            }
+        }
+        Delivery::Default => return Ok(patch(drive, &own).await?.into()),
+    };
+    let said = format!("{what} could not be made: {error}");
+    let event = patch(drive, &own).await?;
+    let said = format!("{said}; the result is the patch {}", own.display());
+    shared.warn(said.clone());
+    let asked = shared.options.delivery != Delivery::Default;
+    Ok(Delivered {
+        event,
+        failed: asked.then_some(said),
+    })
+}
+
+impl From<Event> for Delivered {
+    fn from(event: Event) -> Self {
+        Self {
+            event,
+            failed: None,
+        }
     }
 }
 
@@ -62,20 +104,20 @@ async fn branch(drive: &mut Drive, name: &str) -> Result<Event, Error> {
 async fn steps(drive: &mut Drive) -> Result<Vec<Step>, Error> {
     let store = drive.shared.store.clone();
     let mut steps = Vec::new();
-    let mut inputs = vec![drive.shared.base.commit.clone()];
+    let mut merged = drive.shared.base.commit.clone();
     let mut last = drive.shared.base.tree.clone();
     for id in drive.schedule.done() {
         let Some(node) = drive.nodes.get(&id) else {
             continue;
         };
         let Some(done) = &node.done else { continue };
-        inputs.push(done.snapshot.clone());
+        let both = [merged.clone(), done.snapshot.clone()];
         // Every pair was merged before; this only looks the results up again.
-        let Folded::Commit(commit) = drive.merges.fold(&store, &inputs, &mut Vec::new()).await?
+        let Folded::Commit(commit) = drive.merges.fold(&store, &both, &mut Vec::new()).await?
         else {
-            inputs.pop();
             continue;
         };
+        merged.clone_from(&commit);
         if steps
             .last()
             .is_some_and(|step: &Step| step.commit == commit)

@@ -16,7 +16,7 @@ use super::summary::{Verdict, VerdictStatus};
 use super::trees::Standing;
 use super::worker::End;
 use crate::id::{CommitId, RoleName, SubtaskId};
-use crate::journal::Event;
+use crate::journal::{Dropped, Event};
 use crate::plan::{self, Dag, Kind, Role, Subtask};
 use crate::sandbox::{Image, ImageSpec};
 use crate::trace::Span;
@@ -69,6 +69,10 @@ pub(super) struct ConflictNode {
     pub conflict: Arc<Conflict>,
     pub report: Option<Value>,
     pub lost: Option<String>,
+    /// What the resolution holds no more of either side.
+    pub dropped: Vec<Dropped>,
+    /// Paths it changed beyond those in conflict.
+    pub beyond: Vec<String>,
 }
 
 /// What a round leads to.

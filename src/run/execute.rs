@@ -118,21 +118,26 @@ impl Drive {
 
     /// Merges what is done. What an unresolved conflict keeps out stays out, and is said.
     async fn settle(&mut self) -> Result<Option<CommitId>, Error> {
-        let mut inputs = vec![self.merged.clone()];
+        let (mut merged, mut made) = (self.merged.clone(), Vec::new());
         for id in self.schedule.done() {
             let Some(done) = self.nodes.get(&id).and_then(|node| node.done.as_ref()) else {
                 continue;
             };
-            inputs.push(done.snapshot.clone());
-            match self.fold(&inputs).await? {
-                Folded::Commit(_) => {}
+            let both = [merged.clone(), done.snapshot.clone()];
+            let store = &self.shared.store;
+            let folded = self.merges.fold(store, &both, &mut made).await;
+            match folded.map_err(|source| Error::Workspace { source })? {
+                Folded::Commit(commit) => merged = commit,
                 Folded::Found(conflict_id, conflict) => {
+                    self.record(made).await?;
                     self.start_merger(conflict_id, *conflict).await?;
                     return Ok(None);
                 }
-                Folded::Waiting => return Ok(None),
+                Folded::Waiting => {
+                    self.record(made).await?;
+                    return Ok(None);
+                }
                 Folded::Lost(by) => {
-                    inputs.pop();
                     let kept = "both versions are kept in the run";
                     self.fail(format!(
                         "{id} could not be merged: {by} was not resolved; {kept}"
@@ -140,10 +145,8 @@ impl Drive {
                 }
             }
         }
-        match self.fold(&inputs).await? {
-            Folded::Commit(merged) => Ok(Some(merged)),
-            _ => Ok(None),
-        }
+        self.record(made).await?;
+        Ok(Some(merged))
     }
 
     /// The tree merged so far, then what is needed, in the DAG's order.
@@ -158,20 +161,35 @@ impl Drive {
 
     async fn fold(&mut self, inputs: &[CommitId]) -> Result<Folded, Error> {
         let mut made = Vec::new();
-        let folded = self
-            .merges
-            .fold(&self.shared.store, inputs, &mut made)
-            .await;
-        for Made { inputs, commit } in made {
+        let store = &self.shared.store;
+        let folded = self.merges.fold(store, inputs, &mut made).await;
+        self.record(made).await?;
+        folded.map_err(|source| Error::Workspace { source })
+    }
+
+    /// Journals merges once all of them are on disk; one wait for the journal serves them all.
+    async fn record(&self, made: Vec<Made>) -> Result<(), Error> {
+        let commits: Vec<CommitId> = made.iter().map(|made| made.commit.clone()).collect();
+        let inputs = made.iter().flat_map(|made| made.inputs.clone());
+        let inputs: Vec<CommitId> = inputs.collect();
+        self.flush(&commits, &inputs).await?;
+        let last = made.len().saturating_sub(1);
+        for (at, Made { inputs, commit }) in made.into_iter().enumerate() {
             self.shared.tell(&Notice::Merged {
                 inputs: inputs.len(),
             });
-            self.shared
-                .journal
-                .append(Event::Merged { inputs, commit })
-                .await?;
+            let merged = Event::Merged { inputs, commit };
+            match at == last {
+                true => drop(self.shared.journal.append(merged).await?),
+                false => self.shared.journal.note(merged),
+            }
         }
-        folded.map_err(|error| Error::Workspace { source: error })
+        Ok(())
+    }
+
+    async fn flush(&self, made: &[CommitId], there: &[CommitId]) -> Result<(), Error> {
+        let flushed = self.shared.store.flush(made, there).await;
+        flushed.map_err(|source| Error::Workspace { source })
     }
 
     async fn start_worker(&mut self, id: &SubtaskId, start: CommitId) -> Result<(), Error> {
@@ -215,26 +233,8 @@ impl Drive {
     }
 
     async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<(), Error> {
-        let files = conflict.files.iter();
-        let files: Vec<String> = files.map(|f| crate::workspace::display(&f.path)).collect();
-        self.shared.tell(&Notice::Conflict {
-            subtask: id.to_string(),
-            files: files.clone(),
-        });
-        let found = Event::ConflictFound {
-            id: id.clone(),
-            ours: conflict.ours.clone(),
-            theirs: conflict.theirs.clone(),
-            files,
-        };
-        self.shared.journal.append(found).await?;
         let conflict = Arc::new(conflict);
-        let node = ConflictNode {
-            conflict: conflict.clone(),
-            report: None,
-            lost: None,
-        };
-        self.conflicts.insert(id.clone(), node);
+        self.keep_conflict(&id, &conflict).await?;
         let name = RoleName::new("merger");
         let Some(role) = self.role(&name).cloned() else {
             self.lose(&id, "the plan has no role `merger`".to_owned());
@@ -270,6 +270,43 @@ impl Drive {
             parent: self.shared.span.clone(),
             needs,
         });
+        Ok(())
+    }
+
+    /// Names both sides in the store, where they are kept whatever the merger does, and says it.
+    async fn keep_conflict(
+        &mut self,
+        id: &SubtaskId,
+        conflict: &Arc<Conflict>,
+    ) -> Result<(), Error> {
+        let files = conflict.files.iter();
+        let files: Vec<String> = files.map(|f| crate::workspace::display(&f.path)).collect();
+        self.shared.tell(&Notice::Conflict {
+            subtask: id.to_string(),
+            files: files.clone(),
+        });
+        let sides = [conflict.ours.clone(), conflict.theirs.clone()];
+        self.flush(std::slice::from_ref(&conflict.start), &sides)
+            .await?;
+        let kept = self.shared.store.keep_conflict(id, conflict).await;
+        kept.map_err(|source| Error::Workspace { source })?;
+        let found = Event::ConflictFound {
+            id: id.clone(),
+            ours: conflict.ours.clone(),
+            theirs: conflict.theirs.clone(),
+            files,
+            ours_by: first::alone(self, &conflict.ours, &conflict.theirs),
+            theirs_by: first::alone(self, &conflict.theirs, &conflict.ours),
+        };
+        self.shared.journal.append(found).await?;
+        let node = ConflictNode {
+            conflict: conflict.clone(),
+            report: None,
+            lost: None,
+            dropped: Vec::new(),
+            beyond: Vec::new(),
+        };
+        self.conflicts.insert(id.clone(), node);
         Ok(())
     }
 

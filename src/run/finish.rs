@@ -79,8 +79,11 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     let may_deliver = drive.facts.interrupted.is_none() && !shared.options.plan_only;
     if may_deliver {
         match deliver::deliver(drive).await {
-            Ok(event) => {
-                shared.journal.append(event).await?;
+            Ok(delivered) => {
+                shared.journal.append(delivered.event).await?;
+                if let Some(failed) = delivered.failed {
+                    drive.facts.environment.get_or_insert(failed);
+                }
             }
             Err(error) => {
                 drive

@@ -6,8 +6,11 @@ use super::Error;
 use super::drive::Drive;
 use super::egress;
 use super::trees::Standing;
+use super::verify::Checked;
 use super::words;
-use crate::agent::first::{First, Merging, Planning, Ran, Side, Verifying, Work, message};
+use crate::agent::first::{
+    First, Merging, Planning, Ran, Side, Verifying, WithBase, Work, message,
+};
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::CommandRun;
 use crate::plan::{Kind, Role, Subtask};
@@ -117,15 +120,29 @@ pub(super) fn merger(
     message(&first)
 }
 
+/// What a verifier is to judge, and what Wharf found already.
+pub(super) struct Judging<'a> {
+    pub asked: &'a [String],
+    pub checked: &'a Checked,
+}
+
+fn ran(commands: &[CommandRun]) -> Vec<Ran> {
+    let ran = commands.iter().map(|c| Ran {
+        command: c.command.clone(),
+        exit_code: c.exit_code,
+        note: c.note.clone(),
+        tail: c.output_tail.clone(),
+    });
+    ran.collect()
+}
+
 /// A verifier's first message: task, criteria, the change, what the commands gave.
 pub(super) async fn verifier(
     drive: &Drive,
     image: &Image,
     role: &Role,
     start: &Standing,
-    asked: &[String],
-    commands: &[CommandRun],
-    protected: &[String],
+    told: Judging<'_>,
 ) -> Result<String, Error> {
     let (store, base) = (&drive.shared.store, &drive.shared.base.commit);
     let source = |source| Error::Workspace { source };
@@ -146,19 +163,19 @@ pub(super) async fn verifier(
         };
         format!("{letter} {}", crate::workspace::display(&d.path))
     });
-    let ran = commands.iter().map(|c| Ran {
-        command: c.command.clone(),
-        exit_code: c.exit_code,
-        note: c.note.clone(),
-        tail: c.output_tail.clone(),
+    let checked = told.checked;
+    let with_base = checked.with_base.as_ref().map(|with| WithBase {
+        paths: with.paths.clone(),
+        commands: ran(&with.commands),
     });
     let work = Work::Verify(Verifying {
         task: drive.shared.task.clone(),
-        criteria: asked.to_vec(),
+        criteria: told.asked.to_vec(),
         changed: changed.collect(),
         diff: String::from_utf8_lossy(&patch.content).into_owned(),
-        commands: ran.collect(),
-        protected: protected.to_vec(),
+        commands: ran(&checked.commands),
+        protected: checked.protected.clone(),
+        with_base,
     });
     let mut first = common(drive, work, role, image, start);
     let resolved = drive.conflicts.iter().filter_map(|(id, node)| {
@@ -169,7 +186,8 @@ pub(super) async fn verifier(
             .iter()
             .map(|f| crate::workspace::display(&f.path))
             .collect();
-        Some(format!("{id} ({}): {report}", files.join(", ")))
+        let choices = words::choices(&node.dropped, &node.beyond);
+        Some(format!("{id} ({}): {report}{choices}", files.join(", ")))
     });
     let resolved: Vec<String> = resolved.collect();
     if !resolved.is_empty() {
@@ -265,21 +283,28 @@ fn reports(drive: &Drive, ids: &[SubtaskId]) -> Vec<(String, String, String)> {
 
 /// The subtasks that are on one side of a conflict only, with their briefs.
 fn who(drive: &Drive, side: &CommitId, other: &CommitId) -> (String, String) {
-    let holds = |node: &&super::drive::Node| {
-        node.done.as_ref().is_some_and(|done| {
-            drive.merges.holds(side, &done.snapshot) && !drive.merges.holds(other, &done.snapshot)
-        })
-    };
-    let nodes: Vec<_> = drive.nodes.values().filter(holds).collect();
-    if nodes.is_empty() {
+    let ids = alone(drive, side, other);
+    if ids.is_empty() {
         return (
             "merged-so-far".to_owned(),
             "What earlier subtasks made.".to_owned(),
         );
     }
-    let ids: Vec<&str> = nodes.iter().map(|n| n.subtask.id.as_str()).collect();
-    let briefs: Vec<&str> = nodes.iter().map(|n| n.subtask.brief.as_str()).collect();
+    let briefs = ids.iter().filter_map(|id| drive.nodes.get(id));
+    let briefs: Vec<&str> = briefs.map(|n| n.subtask.brief.as_str()).collect();
+    let ids: Vec<&str> = ids.iter().map(SubtaskId::as_str).collect();
     (ids.join(" + "), briefs.join("\n\n"))
+}
+
+/// The done subtasks that are on one side of a conflict only.
+pub(super) fn alone(drive: &Drive, side: &CommitId, other: &CommitId) -> Vec<SubtaskId> {
+    let holds = |node: &super::drive::Node| {
+        node.done.as_ref().is_some_and(|done| {
+            drive.merges.holds(side, &done.snapshot) && !drive.merges.holds(other, &done.snapshot)
+        })
+    };
+    let nodes = drive.nodes.iter().filter(|(_, node)| holds(node));
+    nodes.map(|(id, _)| id.clone()).collect()
 }
 
 /// What failed in the rounds before, as facts for the coordinator.

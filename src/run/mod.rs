@@ -6,6 +6,7 @@
 //! Never: prints, builds a prompt.
 
 mod accept;
+mod acceptance;
 mod alone;
 mod apply;
 mod ask;
@@ -25,6 +26,7 @@ mod merges;
 mod patch;
 mod pot;
 mod report;
+mod resolution;
 mod result;
 mod schedule;
 mod settings;

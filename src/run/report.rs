@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use super::summary::{Status, Summary, Verdict, VerdictStatus};
+use super::words;
+use crate::journal::{CommandRun, WithBase};
 
 /// What the operator does next, as a command.
 pub fn next(summary: &Summary, copy: bool) -> String {
@@ -88,7 +90,17 @@ fn subtasks(summary: &Summary, out: &mut String) {
             .as_deref()
             .or(c.reason.as_deref())
             .unwrap_or_default();
-        let _ = writeln!(out, "{said}");
+        let choices = words::choices(&c.dropped, &c.beyond);
+        let _ = writeln!(out, "{said}{choices}");
+        if let Some(kept) = &c.kept {
+            let sides = [(&kept.ours, &c.ours_by), (&kept.theirs, &c.theirs_by)];
+            let sides = sides.map(|(name, by)| match by.as_slice() {
+                [] => format!("`{name}` (merged before)"),
+                ids => format!("`{name}` ({})", ids.join(", ")),
+            });
+            let (store, sides) = (&kept.store, sides.join(" and "));
+            let _ = writeln!(out, "\nBoth versions are kept in `{store}`: {sides}");
+        }
     }
 }
 
@@ -127,19 +139,33 @@ fn verified(verdict: &Verdict, out: &mut String) {
         let _ = writeln!(out, "- **{status}** {text} ({})", criterion.evidence);
     }
     for command in &verdict.commands {
-        let code = command
-            .exit_code
-            .map_or("could not be told".to_owned(), |code| code.to_string());
-        let _ = writeln!(
-            out,
-            "- `{}` exit code {code} in {:.1} s",
-            command.command, command.seconds
-        );
+        let _ = writeln!(out, "- `{}` {}", command.command, code(command));
     }
     for path in &verdict.protected_changes {
         let _ = writeln!(out, "- protected file changed: `{path}`");
     }
+    if let Some(with) = &verdict.with_base_tests {
+        with_base(with, out);
+    }
     let _ = writeln!(out, "\nJudged tree: `{}`", verdict.tree);
+}
+
+fn with_base(with: &WithBase, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "\nWith the base's version of {} (evidence that decides nothing):\n",
+        with.paths.join(", ")
+    );
+    for command in &with.commands {
+        let _ = writeln!(out, "- `{}` {}", command.command, code(command));
+    }
+}
+
+fn code(run: &CommandRun) -> String {
+    let code = run
+        .exit_code
+        .map_or("could not be told".to_owned(), |code| code.to_string());
+    format!("exit code {code} in {:.1} s", run.seconds)
 }
 
 fn rest(summary: &Summary, out: &mut String) {

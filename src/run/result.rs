@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::patch::Root;
 use super::summary::{
-    AgentResult, ConflictResult, LeftOut, SCHEMA, Status, SubtaskResult, Summary, TotalUsage,
+    AgentResult, ConflictResult, Kept, LeftOut, SCHEMA, Status, SubtaskResult, Summary, TotalUsage,
     Verdict,
 };
 use super::words;
 use crate::id::SubtaskId;
 use crate::journal::{Agent, AgentKind, AgentState, State, Subtask, SubtaskState, SubtaskStatus};
+use crate::workspace;
 
 /// What the journal tells of a run. Status, exit code and reason are those of its last line; a run
 /// without one was cut off, which is an error until somebody resumes it.
@@ -52,7 +53,7 @@ pub fn of(state: &State, dir: &Path) -> Summary {
             .nodes()
             .map(|(round, node)| subtask(state, round, node))
             .collect(),
-        conflicts: conflicts(state),
+        conflicts: conflicts(state, dir),
         agents: others(state),
         left_out: left_out(state),
         warnings: state.warnings.clone(),
@@ -146,7 +147,16 @@ fn subtask(state: &State, round: u32, node: &Subtask) -> SubtaskResult {
     }
 }
 
-fn conflicts(state: &State) -> Vec<ConflictResult> {
+fn conflicts(state: &State, dir: &Path) -> Vec<ConflictResult> {
+    let kept = |id: &SubtaskId| {
+        let reference = workspace::conflict_ref(id);
+        Kept {
+            store: dir.join("store.git").display().to_string(),
+            ours: format!("{reference}/ours"),
+            theirs: format!("{reference}/theirs"),
+        }
+    };
+    let names = |ids: &[SubtaskId]| ids.iter().map(ToString::to_string).collect();
     let result = |conflict: &crate::journal::Conflict| {
         let end: Option<&SubtaskState> = state.subtasks.get(&conflict.id);
         let agent = agent_state(state, &conflict.id);
@@ -159,6 +169,11 @@ fn conflicts(state: &State) -> Vec<ConflictResult> {
             status: end.map_or(SubtaskStatus::Cancelled, |e| e.status),
             reason: end.and_then(|e| e.reason.clone()),
             summary: report.map(words::report),
+            ours_by: names(&conflict.ours_by),
+            theirs_by: names(&conflict.theirs_by),
+            dropped: conflict.dropped.clone(),
+            beyond: conflict.beyond.clone(),
+            kept: Some(kept(&conflict.id)),
             turns: agent.turns,
             usage: agent.usage,
         }

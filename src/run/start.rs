@@ -12,7 +12,7 @@ use super::egress;
 use super::gate::Gates;
 use super::pot::{Amount, Limits, Pot};
 use super::shared::Shared;
-use super::{Error, Order, Summary, finish, trees};
+use super::{Delivery, Error, Order, Summary, finish, trees};
 use crate::id::RunId;
 use crate::journal::{self, Event, RunStarted, Writer};
 use crate::sandbox::{Pool, Tree};
@@ -138,6 +138,10 @@ async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
         max_total: MAX_TOTAL,
         max_files: MAX_FILES,
     };
+    if let Delivery::Branch(name) = &order.options.delivery {
+        let free = store.branch_free(&order.workspace, name).await;
+        free.map_err(base_failed)?;
+    }
     let base = store.base(&source).await.map_err(base_failed)?;
     let tree = trees::tree(&store, &base.commit)
         .await

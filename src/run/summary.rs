@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{CommandRun, SubtaskStatus, Usage};
+use crate::journal::{CommandRun, Dropped, SubtaskStatus, Usage, WithBase};
 
 /// The `schema` of result.json.
 pub const SCHEMA: &str = "wharf.result/1";
@@ -86,8 +86,32 @@ pub struct ConflictResult {
     pub status: SubtaskStatus,
     pub reason: Option<String>,
     pub summary: Option<String>,
+    /// The subtasks that are on one side alone.
+    #[serde(default)]
+    pub ours_by: Vec<String>,
+    #[serde(default)]
+    pub theirs_by: Vec<String>,
+    /// What the resolution holds no more of either side, as Wharf found it.
+    #[serde(default)]
+    pub dropped: Vec<Dropped>,
+    /// Paths that the merger changed beyond those in conflict.
+    #[serde(default)]
+    pub beyond: Vec<String>,
+    /// Where both versions are kept, resolved or not.
+    #[serde(default)]
+    pub kept: Option<Kept>,
     pub turns: u32,
     pub usage: Usage,
+}
+
+/// Both sides of a conflict as git finds them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// The run's bare repository, absolute.
+    pub store: String,
+    /// Names of commits in it.
+    pub ours: String,
+    pub theirs: String,
 }
 
 /// An agent that worked no subtask and no conflict.
@@ -118,6 +142,10 @@ pub struct Verdict {
     pub criteria: Vec<Criterion>,
     pub commands: Vec<CommandRun>,
     pub protected_changes: Vec<String>,
+    /// The same commands with the base's version of files that `protect` lets agents change by a
+    /// `!`; evidence that decides nothing. None where no such file was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_base_tests: Option<WithBase>,
     /// The git tree that was judged.
     pub tree: String,
 }

@@ -77,7 +77,13 @@ impl Drive {
             ends::End::Done(report) => {
                 self.merges
                     .know(&end.snapshot, std::slice::from_ref(&end.start));
-                self.merges.resolve(&id, &end.snapshot);
+                match self.take_resolution(&id, &end.snapshot).await? {
+                    Ok(()) => {}
+                    Err(left) => {
+                        self.lose(&id, left);
+                        return Ok(());
+                    }
+                }
                 if let Some(node) = self.conflicts.get_mut(&id) {
                     node.report = Some(report);
                 }
@@ -91,6 +97,7 @@ impl Drive {
 
     pub fn lose(&mut self, id: &SubtaskId, reason: String) {
         self.merges.lose(id);
+        let reason = format!("{reason}; {}", self.kept(id));
         if let Some(node) = self.conflicts.get_mut(id) {
             node.lost = Some(reason.clone());
         }

@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::accept::{Accept, Witness};
 use super::board::Notice;
 use super::drive::Drive;
 use super::summary::{Verdict, VerdictStatus};
 use super::verdict::{self, Judged};
 use super::worker::Job;
-use super::{Error, desk, egress, first, settings};
+use super::{Error, first};
 use crate::agent::Stop;
-use crate::id::{RoleName, SubtaskId, TreeId};
-use crate::journal::{Agent, AgentKind, CommandRun, Event};
-use crate::plan::{AcceptanceCommand, Kind};
-use crate::sandbox::{self, Command, Exit, Sandbox};
+use crate::id::{SubtaskId, TreeId};
+use crate::journal::{Agent, AgentKind, CommandRun, Event, WithBase};
+use crate::plan::Kind;
 
-/// Bytes of a command's output that are kept as evidence.
-const TAIL: usize = 2000;
+/// What Wharf itself found at the merged tree.
+pub(super) struct Checked {
+    pub commands: Vec<CommandRun>,
+    /// Protected paths that differ from the base, for display.
+    pub protected: Vec<String>,
+    pub with_base: Option<WithBase>,
+}
 
 impl Drive {
     /// Verifies what is merged. Sets the verdict, or leaves it unknown with the reason.
@@ -35,40 +37,48 @@ impl Drive {
             .protected(base, &self.merged, protect)
             .await
             .map_err(source)?;
-        let commands = self.accept_commands().await?;
+        let commands = self.accept_commands().await;
+        let with_base = self.accept_with_base().await?;
+        let checked = Checked {
+            commands,
+            protected,
+            with_base,
+        };
         let ran = Event::AcceptanceRan {
             round: self.round,
             tree: tree.clone(),
-            commands: commands.clone(),
-            protected_changes: protected.clone(),
+            commands: checked.commands.clone(),
+            protected_changes: checked.protected.clone(),
+            with_base_tests: checked.with_base.clone(),
         };
         self.shared.journal.append(ran).await?;
         if self.stopped() {
             return Ok(());
         }
         let judged = if self.facts.failed.is_empty() {
-            let judged = self.ask_verifier(&commands, &protected).await?;
+            let judged = self.ask_verifier(&checked).await?;
             self.grounded(judged, &tree)
         } else {
             unknown("the verifier is not asked while a subtask stands failed")
         };
-        self.conclude(judged, commands, protected, tree).await
+        self.conclude(judged, checked, tree).await
     }
 
     async fn conclude(
         &mut self,
         judged: Judged,
-        commands: Vec<CommandRun>,
-        protected_changes: Vec<String>,
+        checked: Checked,
         tree: TreeId,
     ) -> Result<(), Error> {
-        let status = verdict::with_facts(judged.status, &commands, &protected_changes);
+        let (commands, protected) = (checked.commands, checked.protected);
+        let status = verdict::with_facts(judged.status, &commands, &protected);
         let verdict = Verdict {
             status,
             summary: judged.summary,
             criteria: judged.criteria,
             commands,
-            protected_changes,
+            protected_changes: protected,
+            with_base_tests: checked.with_base,
             tree: tree.to_string(),
         };
         self.facts.verdict_reason = reason(&verdict);
@@ -89,88 +99,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Runs the acceptance commands in a fresh sandbox at the merged tree; their exit codes are facts.
-    async fn accept_commands(&mut self) -> Result<Vec<CommandRun>, Error> {
-        let commands = self.shared.plan.acceptance.commands.clone();
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        let who = Agent {
-            round: self.round,
-            subtask: SubtaskId::new("acceptance"),
-            role: RoleName::new("acceptance"),
-        };
-        let opened = self.open_at_merged(&who).await;
-        let sandbox = match opened {
-            Ok(sandbox) => sandbox,
-            Err(reason) => {
-                self.halt(reason.clone());
-                return Ok(commands.iter().map(|c| not_run(c, &reason)).collect());
-            }
-        };
-        let mut runs = Vec::new();
-        for command in &commands {
-            let run = self.accept_command(sandbox.as_ref(), command).await;
-            self.shared.tell(&Notice::Acceptance {
-                command: run.command.clone(),
-                exit_code: run.exit_code,
-                seconds: run.seconds,
-            });
-            runs.push(run);
-        }
-        sandbox.close().await;
-        Ok(runs)
-    }
-
-    async fn open_at_merged(&mut self, who: &Agent) -> Result<Arc<dyn Sandbox>, String> {
-        let plan = self.shared.plan.sandbox.clone();
-        let image = self.image(&plan).await?;
-        let network = egress::network(&self.shared, &plan.network, who, &self.shared.span);
-        let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str(), network);
-        let standing = self.standing(&self.merged.clone()).await;
-        let standing = standing.map_err(|error| error.to_string())?;
-        let opened = desk::open(&self.shared, who, &spec, &standing.tree).await;
-        opened.map_err(|stop| stop.to_string())
-    }
-
-    async fn accept_command(
-        &self,
-        sandbox: &dyn Sandbox,
-        command: &AcceptanceCommand,
-    ) -> CommandRun {
-        let since = Instant::now();
-        let line = Command {
-            line: command.run.clone(),
-            timeout: command.timeout,
-            background: false,
-            keep: TAIL,
-        };
-        let ran = sandbox.run(&line, &self.shared.stop.cancel).await;
-        let seconds = since.elapsed().as_secs_f64();
-        match ran {
-            Ok(finished) => {
-                let (exit_code, note) = told(finished.exit, command);
-                let output_tail = tail(&finished);
-                CommandRun {
-                    command: command.run.clone(),
-                    exit_code,
-                    seconds,
-                    output_tail,
-                    note,
-                }
-            }
-            Err(error) => CommandRun {
-                seconds,
-                ..not_run(command, &error.to_string())
-            },
-        }
-    }
-
-    async fn ask_verifier(
-        &mut self,
-        commands: &[CommandRun],
-        protected: &[String],
-    ) -> Result<Judged, Error> {
+    async fn ask_verifier(&mut self, checked: &Checked) -> Result<Judged, Error> {
         let Some(role) = self.role_of(Kind::Verifier).cloned() else {
             return Ok(unknown("the plan has no verifier"));
         };
@@ -181,8 +110,11 @@ impl Drive {
         let asked = self.asked();
         let witness = Arc::new(Witness::new(&self.shared.store, &self.merged));
         let start = self.standing(&self.merged.clone()).await?;
-        let first =
-            first::verifier(self, &image, &role, &start, &asked, commands, protected).await?;
+        let told = first::Judging {
+            asked: &asked,
+            checked,
+        };
+        let first = first::verifier(self, &image, &role, &start, told).await?;
         let end = self
             .alone(Job {
                 who: Agent {
@@ -265,49 +197,6 @@ fn unknown(reason: &str) -> Judged {
     }
 }
 
-fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
-    CommandRun {
-        command: command.run.clone(),
-        exit_code: None,
-        seconds: 0.0,
-        output_tail: String::new(),
-        note: Some(format!("not run: {reason}")),
-    }
-}
-
-/// The exit code, or why it cannot be told.
-fn told(exit: Exit, command: &AcceptanceCommand) -> (Option<i32>, Option<String>) {
-    match exit {
-        Exit::Code(code) => (Some(code), None),
-        // A shell may answer 0 although what it ran was killed: then nothing is known of the rest.
-        Exit::OutOfMemory(code) => (
-            (code != 0).then_some(code),
-            Some("the memory limit killed a process of it".to_owned()),
-        ),
-        Exit::TimedOut => (
-            None,
-            Some(format!("killed after {} s", command.timeout.as_secs())),
-        ),
-        Exit::Cancelled => (None, Some("the run was stopped".to_owned())),
-        Exit::Running => (None, Some("it did not end".to_owned())),
-    }
-}
-
-fn tail(finished: &sandbox::Finished) -> String {
-    let end = |stream: &sandbox::Stream| {
-        let bytes = if stream.tail.is_empty() {
-            &stream.head
-        } else {
-            &stream.tail
-        };
-        let from = bytes.len().saturating_sub(TAIL);
-        String::from_utf8_lossy(&bytes[from..]).into_owned()
-    };
-    let both = format!("{}{}", end(&finished.stdout), end(&finished.stderr));
-    let from = both.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
-    both[from..].to_owned()
-}
-
 /// Why the verdict is what it is, in one line.
 fn reason(verdict: &Verdict) -> String {
     let mut reasons = Vec::new();
@@ -349,32 +238,4 @@ fn reason(verdict: &Verdict) -> String {
         reasons.push(verdict.summary.clone());
     }
     reasons.join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn only_an_exit_code_that_is_known_is_one() {
-        let command = AcceptanceCommand {
-            run: "make test".to_owned(),
-            timeout: Duration::from_secs(60),
-        };
-        let code = |exit| told(exit, &command).0;
-        assert_eq!(code(Exit::Code(0)), Some(0));
-        assert_eq!(code(Exit::OutOfMemory(137)), Some(137));
-        for unknown in [
-            Exit::OutOfMemory(0),
-            Exit::TimedOut,
-            Exit::Cancelled,
-            Exit::Running,
-        ] {
-            let (code, note) = told(unknown, &command);
-            assert_eq!(code, None, "{unknown:?}");
-            assert!(note.is_some(), "{unknown:?}");
-        }
-    }
 }

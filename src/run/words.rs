@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::journal::{Dropped, Loss, Side};
+
 /// A worker's report as text: summary, findings, open questions, notes.
 pub(super) fn report(report: &Value) -> String {
     let mut text = report["summary"]
@@ -25,6 +27,42 @@ pub(super) fn report(report: &Value) -> String {
                 .iter()
                 .for_each(|item| text.push_str(&format!("\n- {item}")));
         }
+    }
+    text
+}
+
+/// What a resolution dropped, a line each.
+pub(super) fn dropped(dropped: &Dropped) -> Vec<String> {
+    let side = match dropped.side {
+        Side::Ours => "ours",
+        Side::Theirs => "theirs",
+    };
+    let path = &dropped.path;
+    match dropped.what {
+        Loss::Version => vec![format!("{path}: the whole version of side {side}")],
+        Loss::Deletion => vec![format!("{path}: its removal by side {side}")],
+        Loss::Lines => {
+            let lines = dropped.lines.iter();
+            lines
+                .map(|line| format!("{path}: {line}  (side {side})"))
+                .collect()
+        }
+    }
+}
+
+/// What Wharf itself found of a merger's choices; empty when it kept both sides and touched no more.
+pub(super) fn choices(lost: &[Dropped], beyond: &[String]) -> String {
+    let mut text = String::new();
+    if !lost.is_empty() {
+        text.push_str("\n\nGone from the resolution, as Wharf found it:");
+        let lines = lost.iter().flat_map(dropped);
+        lines.for_each(|line| text.push_str(&format!("\n- {line}")));
+    }
+    if !beyond.is_empty() {
+        let paths = beyond.join(", ");
+        text.push_str(&format!(
+            "\n\nChanged beyond the files in conflict: {paths}"
+        ));
     }
     text
 }

@@ -138,7 +138,8 @@ impl Compiled {
 }
 
 /// Path patterns in order: a later `!pattern` takes a path out again; one without `/` matches at any
-/// depth, and a folder covers what is in it.
+/// depth, one that begins with `/` at the top alone, and a folder covers what is in it. The workspace
+/// room reads the same patterns for the last check of a result; both must agree.
 #[derive(Clone, Debug, Default)]
 pub struct Globs {
     patterns: Vec<(bool, Vec<GlobMatcher>)>,
@@ -153,11 +154,11 @@ impl Globs {
                 Some(body) => (false, body),
                 None => (true, pattern.as_str()),
             };
-            let body = body.trim_start_matches("./").trim_matches('/');
-            let body = if body.contains('/') || body == "**" {
-                body.to_string()
-            } else {
-                format!("**/{body}")
+            let body = body.trim_end_matches('/');
+            let body = match body.strip_prefix('/').or_else(|| body.strip_prefix("./")) {
+                Some(anchored) => anchored.to_string(),
+                None if body.contains('/') || body == "**" => body.to_string(),
+                None => format!("**/{body}"),
             };
             let mut matchers = Vec::new();
             for form in [body.clone(), format!("{body}/**")] {

@@ -2,16 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use super::differences::{Change, Entry};
 use super::disk::{self, Content, Found, Root, Taken};
+use super::folders;
 use super::git::Call;
 use super::merge::is_binary;
-use super::place::{self, Write};
+use super::place::{Place, Write};
 use super::{Applied, Error, Mode, Store, path};
 use crate::id::CommitId;
+
+/// How often, and after which pauses, the lock of an apply is tried.
+const LOCK_TRIES: u32 = 40;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Whether the result may overwrite what the operator changed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +72,10 @@ impl Store {
         result: &CommitId,
         force: Force,
     ) -> Result<Applied, Error> {
-        let changes = self.changes(base, result).await?;
+        let _lock = self.lock_apply().await?;
         let root = Root::open(dir)?;
+        self.place(&root, dir).recover()?;
+        let changes = self.changes(base, result).await?;
         let mut outcome = Outcome::default();
         let items = self.items(&root, changes, &mut outcome).await?;
         for item in items {
@@ -76,9 +86,52 @@ impl Store {
                 paths: outcome.refused,
             });
         }
-        place::all(&root, dir, outcome.writes)?;
-        Ok(Applied::Done {
-            paths: outcome.shown,
+        let place = self.place(&root, dir);
+        let refused = place.all(&outcome.writes)?;
+        Ok(match refused.is_empty() {
+            true => Applied::Done {
+                paths: outcome.shown,
+            },
+            false => Applied::Refused { paths: refused },
+        })
+    }
+
+    /// Ends an apply into this directory that was cut off before; what it undid, for display.
+    pub async fn recover(&self, dir: &Path) -> Result<Vec<String>, Error> {
+        let _lock = self.lock_apply().await?;
+        let root = Root::open(dir)?;
+        self.place(&root, dir).recover()
+    }
+
+    fn place<'a>(&self, root: &'a Root, directory: &'a Path) -> Place<'a> {
+        let ledger = self.dir.join("apply.json");
+        Place {
+            root,
+            directory,
+            ledger,
+        }
+    }
+
+    /// One apply of a run at a time; waits a moment for one that is about to end.
+    async fn lock_apply(&self) -> Result<std::fs::File, Error> {
+        let at = self.dir.join("apply.lock");
+        let io = |source| Error::Io {
+            operation: "lock",
+            path: at.clone(),
+            source,
+        };
+        let file = std::fs::File::create(&at).map_err(io)?;
+        for _ in 0..LOCK_TRIES {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                // A child that was forked a moment ago holds it, too, until it runs its program.
+                Err(Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_PAUSE).await,
+                Err(errno) => return Err(io(errno.into())),
+            }
+        }
+        Err(Error::Refused {
+            what: "another apply of this run is at work".into(),
+            hint: "wait until it has ended".into(),
         })
     }
 
@@ -208,7 +261,7 @@ fn look(
         Taken::Is(Found::Blocked(above)) => {
             Err(format!("{} is no directory here", path::display(&above)))
         }
-        Taken::Is(Found::Directory) => match place::kept(root, at, gone)? {
+        Taken::Is(Found::Directory) => match folders::kept(root, at, gone)? {
             None => Ok(None),
             Some(other) => Err(format!(
                 "it is a directory here and {} in it would be lost",

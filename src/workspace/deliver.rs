@@ -1,14 +1,14 @@
 //! The branch in the operator's repository: objects are added, one ref is created, nothing else moves.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 
 use bytes::Bytes;
 
 use super::base::Start;
 use super::differences::{Change, Entry};
 use super::git::{Call, Git, object_id, one_line};
+use super::quarantine::Quarantine;
 use super::{Base, Error, GitKind, Step, Store, import, path};
 use crate::id::CommitId;
 
@@ -18,12 +18,6 @@ pub struct Delivered {
     /// Its name below `refs/heads/`.
     pub branch: String,
     pub commit: CommitId,
-}
-
-/// A repository of no one's, which sees the store and the operator's objects and keeps what is new
-/// until all of it is there.
-struct Quarantine {
-    dir: tempfile::TempDir,
 }
 
 /// Commits to be made, each from the one before.
@@ -61,7 +55,9 @@ impl Store {
                 })?)
             } else {
                 let quarantine = Quarantine::new(self, source).await?;
-                let commit = quarantine.import(&self.git, plan).await?;
+                let commit = quarantine
+                    .import(&self.git, plan.commits, plan.lines)
+                    .await?;
                 if existing.as_ref() != Some(&commit) {
                     let head = base.head.as_deref();
                     quarantine
@@ -79,6 +75,15 @@ impl Store {
             branch: name.to_owned(),
             commit,
         })
+    }
+
+    /// Refuses a name that no branch can have, or that one has already.
+    pub async fn branch_free(&self, source: &Path, name: &str) -> Result<(), Error> {
+        let reference = self.branch_ref(source, name).await?;
+        match existing(&self.git, source, &reference).await? {
+            None => Ok(()),
+            Some(_) => Err(exists(name)),
+        }
     }
 
     async fn branch_ref(&self, source: &Path, name: &str) -> Result<String, Error> {
@@ -175,88 +180,6 @@ impl Plan {
     }
 }
 
-impl Quarantine {
-    async fn new(store: &Store, source: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io {
-            operation: "prepare the branch in",
-            path: store.dir.clone(),
-            source,
-        };
-        let call = Call::new("rev-parse", source).arg("--show-object-format");
-        let format = store.git.line(call).await?;
-        if format != "sha1" {
-            let what = format!("the repository names its objects by {format}, not by sha1");
-            return Err(refused(&what, "use --patch FILE"));
-        }
-        let call = Call::new("rev-parse", source).args([
-            "--path-format=absolute",
-            "--git-path",
-            "objects",
-        ]);
-        let answer = store.git.ask(call, b"").await?;
-        let objects = answer.strip_suffix(b"\n").unwrap_or(&answer);
-        let dir = tempfile::Builder::new()
-            .prefix("delivery-")
-            .tempdir_in(&store.dir)
-            .map_err(io)?;
-        let call = Call::new("init", dir.path()).args(["--quiet", "--bare", "--template=", "."]);
-        store.git.ask(call, b"").await?;
-        let own = store.dir.join("objects");
-        let mut alternates = path::quoted(own.as_os_str().as_encoded_bytes());
-        alternates.push(b'\n');
-        alternates.extend(path::quoted(objects));
-        alternates.push(b'\n');
-        let info = dir.path().join("objects/info");
-        std::fs::create_dir_all(&info).map_err(io)?;
-        std::fs::write(info.join("alternates"), alternates).map_err(io)?;
-        Ok(Self { dir })
-    }
-
-    /// Makes the commits; the last one.
-    async fn import(&self, git: &Git, plan: Plan) -> Result<CommitId, Error> {
-        let end = [import::ask_mark(plan.commits), import::done()];
-        let lines = futures::stream::iter(plan.lines.into_iter().chain(end));
-        let ids = import::run(git, import::call(self.dir.path()), lines).await?;
-        import::only(ids)
-    }
-
-    /// Adds what the operator's repository lacks, as one pack.
-    async fn hand_over(
-        &self,
-        git: &Git,
-        source: &Path,
-        commit: &CommitId,
-        head: Option<&str>,
-    ) -> Result<(), Error> {
-        let pack = self.dir.path().join("new.pack");
-        let list = self.dir.path().join("new.list");
-        let io = |source| Error::Io {
-            operation: "pack the branch in",
-            path: pack.clone(),
-            source,
-        };
-        let less = head.map(|head| format!("^{head}\n")).unwrap_or_default();
-        std::fs::write(&list, format!("{commit}\n{less}")).map_err(io)?;
-        let open = |at: &PathBuf| std::fs::File::open(at).map(Stdio::from).map_err(io);
-        let call = Call::bare("pack-objects", self.dir.path()).args([
-            "--revs",
-            "--stdout",
-            "-q",
-            "--no-reuse-delta",
-        ]);
-        let out = std::fs::File::create(&pack).map_err(io)?;
-        git.through(call, open(&list)?, Some(out)).await?;
-        // From a sub-directory index-pack would write beside the workspace instead of into the
-        // repository (seen with 2.47), so it is told the repository.
-        let call = Call::new("rev-parse", source).arg("--absolute-git-dir");
-        let answer = git.ask(call, b"").await?;
-        let repository = path::as_path(answer.strip_suffix(b"\n").unwrap_or(&answer));
-        let call = Call::bare("index-pack", repository).arg("--stdin");
-        git.through(call, open(&pack)?, None).await?;
-        Ok(())
-    }
-}
-
 fn change_lines(changes: &[Change], prefix: &[u8]) -> Vec<Bytes> {
     let full = |change: &Change| path::join(prefix, &change.path);
     let gone = changes.iter().filter(|change| change.new.is_none());
@@ -327,7 +250,7 @@ fn exists(name: &str) -> Error {
     )
 }
 
-fn refused(what: &str, hint: &str) -> Error {
+pub(super) fn refused(what: &str, hint: &str) -> Error {
     Error::Refused {
         what: what.to_owned(),
         hint: hint.to_owned(),

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
 use super::git::{LIMIT, object_id, unreadable};
-use super::globs::Globs;
 use super::store::{fields, mode_of};
 use super::{Difference, DifferenceStatus, Error, Mode, Store, path};
 use crate::id::{BlobId, CommitId};
@@ -156,23 +155,6 @@ impl Store {
         file.as_file().sync_all().map_err(io)?;
         file.persist(out).map_err(|error| io(error.error))?;
         Ok(())
-    }
-
-    /// Paths of the base that the result changed or removed although a glob protects them; a later
-    /// `!glob` takes out.
-    pub async fn protected(
-        &self,
-        base: &CommitId,
-        result: &CommitId,
-        globs: &[String],
-    ) -> Result<Vec<String>, Error> {
-        let globs = Globs::new(globs)?;
-        let changes = self.changes(base, result).await?;
-        Ok(changes
-            .iter()
-            .filter(|change| change.old.is_some() && globs.matches(&change.path))
-            .map(|change| path::display(&change.path))
-            .collect())
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) struct Call {
     git_dir: Option<PathBuf>,
     args: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
+    settings: Vec<&'static str>,
 }
 
 /// What a command that may say no came to.
@@ -214,7 +215,7 @@ impl Git {
             .env("GIT_COMMITTER_EMAIL", "wharf@localhost")
             .env("GIT_COMMITTER_DATE", format!("{DATE} +0000"))
             .envs(call.environment.iter().map(|(name, value)| (name, value)));
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().chain(&call.settings) {
             command.arg("-c").arg(setting);
         }
         if let Some(dir) = &call.git_dir {
@@ -247,6 +248,7 @@ impl Call {
             git_dir: None,
             args: Vec::new(),
             environment: Vec::new(),
+            settings: Vec::new(),
         }
     }
 
@@ -266,6 +268,12 @@ impl Call {
     pub(super) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args
             .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// A setting of this command alone; it wins over those of all.
+    pub(super) fn set(mut self, setting: &'static str) -> Self {
+        self.settings.push(setting);
         self
     }
 

@@ -32,6 +32,15 @@ impl Globs {
         }
         matched
     }
+
+    /// True when a pattern matches the path and a later `!pattern` takes it out.
+    pub fn takes_out(&self, path: &[u8]) -> bool {
+        let taken_in = self
+            .0
+            .iter()
+            .any(|rule| !rule.takes_out && rule.covers(path));
+        taken_in && !self.matches(path)
+    }
 }
 
 impl Rule {
@@ -103,6 +112,8 @@ mod tests {
         assert!(protect.matches(b"top.txt"));
         assert!(!protect.matches(b"a/top.txt"));
         assert!(!protect.matches(b"src/tests/a.py"));
+        assert!(protect.takes_out(b"tests/new/a.py"));
+        assert!(!protect.takes_out(b"tests/a.py") && !protect.takes_out(b"a/top.txt"));
     }
 
     #[test]

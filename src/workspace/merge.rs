@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::git::{object_id, unreadable};
 use super::store::mode_of;
 use super::{Conflict, ConflictFile, Error, Merged, Store, path};
-use crate::id::{BlobId, CommitId, TreeId};
+use crate::id::{BlobId, CommitId, SubtaskId, TreeId};
 
 /// How far a list of commits could be merged.
 #[derive(Clone, Debug)]
@@ -27,14 +27,26 @@ struct Told {
     kinds: BTreeMap<Vec<u8>, String>,
 }
 
+impl Merged {
+    fn start(&self) -> Option<&CommitId> {
+        match self {
+            Self::Clean(_) => None,
+            Self::Conflict(conflict) => Some(&conflict.start),
+        }
+    }
+}
+
 impl Store {
-    /// Merges two commits from their common history. Clean: a commit with both as parents.
+    /// Merges two commits from their common history. Clean: a commit with both as parents. What was
+    /// made is on disk only after `flush`.
     pub async fn merge(&self, ours: &CommitId, theirs: &CommitId) -> Result<Merged, Error> {
         if ours == theirs {
             return Ok(Merged::Clean(ours.clone()));
         }
         let call = self
             .call("merge-tree")
+            // On disk by `flush`, with others and in one piece.
+            .set("core.fsync=none")
             .args(["--write-tree", "-z", "--messages"])
             .args([ours.as_str(), theirs.as_str()]);
         let output = self.git.try_ask(call, b"").await?;
@@ -45,14 +57,14 @@ impl Store {
         let both = [ours.clone(), theirs.clone()];
         let tree = TreeId::new(&told.tree);
         if output.code == 0 {
-            let merge = self.commit_tree(&tree, &both, "merge").await?;
+            let merge = self.write_commit(&tree, &both, "merge")?;
             return Ok(Merged::Clean(merge));
         }
         if told.stages.is_empty() && told.kinds.is_empty() {
             return Err(unreadable("merge-tree", "a conflict without a path"));
         }
         Ok(Merged::Conflict(Conflict {
-            start: self.commit_tree(&tree, &both, "conflict").await?,
+            start: self.write_commit(&tree, &both, "conflict")?,
             files: self.versions(told).await?,
             ours: ours.clone(),
             theirs: theirs.clone(),
@@ -67,11 +79,16 @@ impl Store {
                 hint: "give at least one commit".into(),
             });
         };
-        let mut merged = first.clone();
+        let (mut merged, mut made) = (first.clone(), Vec::new());
         for (at, next) in rest.iter().enumerate() {
             match self.merge(&merged, next).await? {
-                Merged::Clean(commit) => merged = commit,
+                Merged::Clean(commit) => {
+                    made.push(commit.clone());
+                    merged = commit;
+                }
                 conflict => {
+                    made.extend(conflict.start().cloned());
+                    self.flush(&made, inputs).await?;
                     return Ok(Folded {
                         merged: conflict,
                         inputs: at + 2,
@@ -79,10 +96,23 @@ impl Store {
                 }
             }
         }
+        self.flush(&made, inputs).await?;
         Ok(Folded {
             merged: Merged::Clean(merged),
             inputs: inputs.len(),
         })
+    }
+
+    /// Names both sides of a conflict in the store, so that a person finds them.
+    pub async fn keep_conflict(&self, id: &SubtaskId, conflict: &Conflict) -> Result<(), Error> {
+        let reference = conflict_ref(id);
+        let lines = format!(
+            "update {reference}/ours {}\nupdate {reference}/theirs {}\n",
+            conflict.ours, conflict.theirs
+        );
+        let call = self.call("update-ref").arg("--stdin");
+        self.git.ask(call, lines.as_bytes()).await?;
+        Ok(())
     }
 
     /// The inputs that no other input already holds in its history, in their order, none twice.
@@ -108,23 +138,6 @@ impl Store {
         } else {
             Err(unreadable("merge-base", &answer))
         }
-    }
-
-    /// A commit of a tree the store holds.
-    pub(super) async fn commit_tree(
-        &self,
-        tree: &TreeId,
-        parents: &[CommitId],
-        message: &str,
-    ) -> Result<CommitId, Error> {
-        let mut call = self
-            .call("commit-tree")
-            .args([tree.as_str(), "-m", message]);
-        for parent in parents {
-            call = call.args(["-p", parent.as_str()]);
-        }
-        let line = self.git.line(call).await?;
-        object_id("commit-tree", &line).map(CommitId::new)
     }
 
     async fn versions(&self, told: Told) -> Result<Vec<ConflictFile>, Error> {
@@ -153,6 +166,11 @@ impl Store {
         }
         Ok(files)
     }
+}
+
+/// Below this ref of the store stand `ours` and `theirs` of a conflict.
+pub fn conflict_ref(id: &SubtaskId) -> String {
+    format!("refs/wharf/conflicts/{id}")
 }
 
 /// True for content that no line-wise merge can handle, by git's own measure.

@@ -11,16 +11,24 @@ mod contents;
 mod deliver;
 mod differences;
 mod disk;
+mod folders;
 mod git;
 mod globs;
 mod import;
+mod ledger;
 mod listing;
+mod losses;
 mod merge;
+mod object;
 mod path;
 mod place;
+mod protect;
+mod quarantine;
 mod resolve;
 mod settled;
+mod stage;
 mod store;
+mod swap;
 
 use std::path::PathBuf;
 
@@ -32,9 +40,9 @@ pub use self::deliver::Delivered;
 pub use self::differences::Patch;
 pub use self::git::{Git, Version};
 pub use self::globs::Globs;
-pub use self::merge::Folded;
+pub use self::merge::{Folded, conflict_ref};
 pub use self::path::{check as check_path, display};
-pub use self::resolve::{Dropped, Side};
+pub use self::resolve::{Dropped, Loss, Resolution, Side};
 pub use self::store::Store;
 use crate::id::{BlobId, CommitId, TreeId};
 

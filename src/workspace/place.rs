@@ -1,253 +1,465 @@
-//! Writing into the operator's directory: each file whole by rename, no link ever followed.
+//! An apply as one step: everything is written beside its place, then all places change, or none.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, Dir, Mode as Permissions, OFlags};
-use rustix::io::Errno;
 
-use super::disk::{self, Content, Found, Root, Taken};
-use super::{Error, Mode, path};
+use super::disk::{self, Content, Found, Root};
+use super::ledger::{self, Ledger, Mark, Move, Moves, Pending};
+use super::swap::{self, Swapped};
+use super::{Error, Mode, folders, path, stage};
 
 /// One path to be written, or removed where there is no content.
 pub(super) struct Write {
     pub path: Vec<u8>,
-    /// What stood there when it was decided; if that changed since, nothing is written there.
+    /// What stood there when it was decided; if that changed since, nothing is written at all.
     pub was: Option<Content>,
     pub content: Option<(Mode, Bytes)>,
 }
 
-/// Places everything. What needs nothing removed first goes first, so that a full disk shows before
-/// anything is gone; a second call after a failure completes the first.
-pub(super) fn all(root: &Root, dir: &Path, writes: Vec<Write>) -> Result<(), Error> {
-    let gone: BTreeSet<Vec<u8>> = writes
-        .iter()
-        .filter(|write| write.content.is_none())
-        .map(|write| write.path.clone())
-        .collect();
-    let (deletes, puts): (Vec<_>, Vec<_>) = writes
-        .into_iter()
-        .partition(|write| write.content.is_none());
-    let (later, first): (Vec<_>, Vec<_>) = puts
-        .into_iter()
-        .partition(|write| waits(&write.path, &gone));
-    for write in first.iter().chain(&deletes).chain(&later) {
-        unchanged(root, dir, write)?;
-        match &write.content {
-            Some((mode, bytes)) => put(root, write, *mode, bytes),
-            None => remove(root, &write.path),
-        }
-        .map_err(|errno| disk::failed("write", &write.path, errno))?;
-    }
-    Ok(())
+/// A directory that is being changed, and where what is about to be done is written down.
+pub(super) struct Place<'a> {
+    pub root: &'a Root,
+    pub directory: &'a Path,
+    pub ledger: PathBuf,
 }
 
-/// The first path below a directory that the change does not remove; None when all of it goes.
-pub(super) fn kept(
-    root: &Root,
-    at: &[u8],
-    gone: &BTreeSet<Vec<u8>>,
-) -> Result<Option<Vec<u8>>, Error> {
-    let mut folders = vec![at.to_vec()];
-    while let Some(folder) = folders.pop() {
-        let failed = |errno: Errno| disk::failed("list", &folder, errno);
-        let names = names(root, &folder).map_err(failed)?;
-        if names.is_empty() {
-            // An empty directory of the operator's is not the run's to remove.
-            return Ok(Some(folder));
+impl Place<'_> {
+    /// Writes and removes everything, or nothing. What is refused changed since it was decided; the
+    /// paths with the reason. After an error, too, everything stands as it stood, or the ledger stays.
+    pub fn all(&self, writes: &[Write]) -> Result<Vec<(String, String)>, Error> {
+        if writes.is_empty() {
+            return Ok(Vec::new());
         }
-        for name in names {
-            let full = path::join(&folder, &name);
-            match root.find(&full).map_err(failed)? {
-                Found::Directory => folders.push(full),
-                _ if gone.contains(&full) => {}
-                _ => return Ok(Some(full)),
+        let writes = in_order(writes);
+        let moves = self.plan(&writes)?;
+        let mut ledger = Ledger::open(&self.ledger, &moves)?;
+        let staged = self.stage(&writes, &moves).and_then(|()| ledger.ready());
+        if let Err(error) = staged {
+            self.clear(&moves)?;
+            ledger.close()?;
+            return Err(error);
+        }
+        match self.swap(&moves) {
+            Ok(None) => {}
+            Ok(Some(changed)) => {
+                let left = self.undo(&moves)?;
+                ledger.close()?;
+                let why = "it changed while the result was being applied";
+                let paths = std::iter::once(changed).chain(left);
+                return Ok(paths.map(|at| (path::display(&at), why.into())).collect());
+            }
+            Err(error) => {
+                self.undo(&moves)?;
+                ledger.close()?;
+                return Err(error);
             }
         }
+        ledger.keep()?;
+        self.finish(&moves)?;
+        ledger.close()?;
+        Ok(Vec::new())
     }
-    Ok(None)
+
+    /// Ends an apply that was cut off before: undoes it, or finishes it when all was in place. What
+    /// was done is said, each path for display.
+    pub fn recover(&self) -> Result<Vec<String>, Error> {
+        let Some(pending) = ledger::pending(&self.ledger)? else {
+            return Ok(Vec::new());
+        };
+        let directory = pending.moves().directory();
+        if directory != self.directory {
+            return Err(Error::Refused {
+                what: format!("an apply to {} was cut off", directory.display()),
+                hint: format!("remove {} to leave it as it is", self.ledger.display()),
+            });
+        }
+        let done = match pending {
+            Pending::Clear(moves) => {
+                self.clear(&moves)?;
+                Vec::new()
+            }
+            Pending::Undo(moves) => {
+                let left: BTreeSet<Vec<u8>> = self.undo(&moves)?.into_iter().collect();
+                let said = |step: &Move| match left.contains(&step.path) {
+                    true => format!("{} (left as it is now)", path::display(&step.path)),
+                    false => path::display(&step.path),
+                };
+                moves.moves.iter().map(said).collect()
+            }
+            Pending::Finish(moves) => {
+                self.finish(&moves)?;
+                Vec::new()
+            }
+        };
+        ledger::remove(&self.ledger)?;
+        Ok(done)
+    }
+
+    fn plan(&self, writes: &[&Write]) -> Result<Moves, Error> {
+        let puts: BTreeSet<&[u8]> = writes
+            .iter()
+            .filter(|write| write.content.is_some())
+            .map(|write| &write.path[..])
+            .collect();
+        let mut moves = Vec::with_capacity(writes.len());
+        for write in writes {
+            moves.push(Move {
+                path: write.path.clone(),
+                beside: self.beside(&write.path, &puts)?,
+                old: swap::mark(&write.was),
+                new: write.content.as_ref().map(|(mode, b)| Mark::of(*mode, b)),
+            });
+        }
+        Ok(Moves {
+            directory: self.directory.as_os_str().as_encoded_bytes().to_vec(),
+            folders: folders::missing(self.root, puts.into_iter())?,
+            moves,
+        })
+    }
+
+    /// A name in the nearest folder above that is there and stays one.
+    fn beside(&self, at: &[u8], puts: &BTreeSet<&[u8]>) -> Result<Vec<u8>, Error> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".wharf-{}-{next}.tmp", std::process::id());
+        for folder in path::parents(at) {
+            let becomes_file = std::iter::once(folder)
+                .chain(path::parents(folder))
+                .any(|above| puts.contains(above));
+            let found = self.root.find(folder);
+            let found = found.map_err(|errno| disk::failed("look at", folder, errno))?;
+            if found == Found::Directory && !becomes_file {
+                return Ok(path::join(folder, name.as_bytes()));
+            }
+        }
+        Ok(name.into_bytes())
+    }
+
+    /// Removes whatever lies beside its place.
+    fn clear(&self, moves: &Moves) -> Result<(), Error> {
+        let mut failed = None;
+        for step in &moves.moves {
+            if let Err(error) = swap::clear(self.root, &step.beside) {
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn stage(&self, writes: &[&Write], moves: &Moves) -> Result<(), Error> {
+        for (write, step) in writes.iter().zip(&moves.moves) {
+            if let Some((mode, bytes)) = &write.content {
+                let place = (&write.path[..], write.was.as_ref());
+                stage::write(self.root, &step.beside, place, (*mode, bytes))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes every move; the path that stopped it where something else stands by now.
+    fn swap(&self, moves: &Moves) -> Result<Option<Vec<u8>>, Error> {
+        for step in &moves.moves {
+            if step.new.is_some() {
+                self.make_way(step)?;
+            }
+            if swap::swap(self.root, step)? == Swapped::Changed {
+                return Ok(Some(step.path.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the folder a new file goes into, or removes the empty ones that stand in its place.
+    fn make_way(&self, step: &Move) -> Result<(), Error> {
+        let failed = |errno| disk::failed("make way for", &step.path, errno);
+        match folders::make_parent(self.root, &step.path) {
+            // What stands there instead of a folder stops the move itself.
+            Ok(_) | Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let found = self.root.find(&step.path).map_err(failed)?;
+        if step.old.is_none() && found == Found::Directory {
+            folders::clear(self.root, &step.path)?;
+        }
+        Ok(())
+    }
+
+    /// Brings every move back, the last one first; paths that somebody changed since are left and
+    /// named. What could not be brought back is an error, and the ledger stays for another try.
+    fn undo(&self, moves: &Moves) -> Result<Vec<Vec<u8>>, Error> {
+        let (mut left, mut failed) = (Vec::new(), None);
+        let made: BTreeSet<&[u8]> = moves.folders.iter().map(Vec::as_slice).collect();
+        for step in moves.moves.iter().rev() {
+            match swap::undo(self.root, step) {
+                Ok(Swapped::Yes) => {}
+                Ok(Swapped::Changed) => left.push(step.path.clone()),
+                // The others are brought back all the same.
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+            for folder in path::parents(&step.path).take_while(|at| made.contains(at)) {
+                // Somebody may have put something into it meanwhile: then it stays.
+                let _ = folders::remove(self.root, folder);
+            }
+        }
+        left.reverse();
+        failed.map_or(Ok(left), Err)
+    }
+
+    /// Makes the new names durable, then removes what they replaced and folders that got empty.
+    fn finish(&self, moves: &Moves) -> Result<(), Error> {
+        let folders: BTreeSet<&[u8]> = moves
+            .moves
+            .iter()
+            .map(|step| path::parents(&step.path).next().unwrap_or_default())
+            .collect();
+        for folder in folders {
+            let inside = path::join(folder, b"x");
+            if let Ok((open, _)) = self.root.parent(&inside) {
+                let synced = folders::sync(&open);
+                synced.map_err(|errno| disk::failed("sync", folder, errno))?;
+            }
+        }
+        self.clear(moves)?;
+        let gone = moves.moves.iter().filter(|step| step.new.is_none());
+        gone.for_each(|step| folders::remove_empty(self.root, &step.path));
+        Ok(())
+    }
 }
 
-fn names(root: &Root, folder: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
-    let (parent, name) = root.parent(folder).map_err(disk::Reached::into_errno)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&parent, name, flags, Permissions::empty())?;
-    let mut names = Vec::new();
-    for entry in Dir::read_from(&fd)? {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if name != b"." && name != b".." {
-            names.push(name);
-        }
-    }
-    Ok(names)
+/// First what needs nothing removed, then the removals, then what stands where something was removed.
+fn in_order(writes: &[Write]) -> Vec<&Write> {
+    let gone: BTreeSet<&[u8]> = writes
+        .iter()
+        .filter(|write| write.content.is_none())
+        .map(|write| &write.path[..])
+        .collect();
+    let mut order: Vec<&Write> = writes.iter().collect();
+    order.sort_by_key(|write| match &write.content {
+        Some(_) if waits(&write.path, &gone) => 2,
+        Some(_) => 0,
+        None => 1,
+    });
+    order
 }
 
 /// True when the path can only be written after something was removed: above it or below it.
-fn waits(at: &[u8], gone: &BTreeSet<Vec<u8>>) -> bool {
+fn waits(at: &[u8], gone: &BTreeSet<&[u8]>) -> bool {
     let folder = [at, b"/"].concat();
     path::parents(at).any(|parent| gone.contains(parent))
         || gone
-            .range(folder.clone()..)
+            .range(&folder[..]..)
             .next()
             .is_some_and(|next| next.starts_with(&folder))
 }
 
-/// Refuses when the operator wrote here since the decision.
-fn unchanged(root: &Root, dir: &Path, write: &Write) -> Result<(), Error> {
-    let failed = |source| disk::failed("read", &write.path, source);
-    let same = match root.take(&write.path, u64::MAX - 1).map_err(failed)? {
-        Taken::Content(content) => Some(&content) == write.was.as_ref(),
-        Taken::Is(Found::Absent) => write.was.is_none(),
-        _ => false,
-    };
-    if same {
-        return Ok(());
-    }
-    Err(Error::Refused {
-        what: format!(
-            "{} in {} changed while the result was being applied",
-            path::display(&write.path),
-            dir.display()
-        ),
-        hint: "apply again: what is in place already is left as it is".into(),
-    })
-}
-
-fn put(root: &Root, write: &Write, mode: Mode, bytes: &Bytes) -> Result<(), Errno> {
-    let (parent, name) = make_parent(root, &write.path)?;
-    let temporary = temporary();
-    let placed = fill(&parent, &temporary, write, mode, bytes)
-        .and_then(|()| rustix::fs::renameat(&parent, &temporary[..], &parent, name));
-    if placed.is_err() {
-        // The first failure is the one to report.
-        let _ = rustix::fs::unlinkat(&parent, &temporary[..], AtFlags::empty());
-    }
-    placed?;
-    sync(&parent)
-}
-
-/// Makes the temporary file or link, with everything but its name as it will stand.
-fn fill(
-    parent: &OwnedFd,
-    temporary: &[u8],
-    write: &Write,
-    mode: Mode,
-    bytes: &Bytes,
-) -> Result<(), Errno> {
-    if mode == Mode::Link {
-        return rustix::fs::symlinkat(&bytes[..], parent, temporary);
-    }
-    let before = write.was.as_ref().filter(|was| was.mode != Mode::Link);
-    // A file that others may not read is never readable to them, not even for a moment.
-    let first = match (before, mode) {
-        (Some(_), _) => 0o600,
-        (None, Mode::Executable) => 0o777,
-        (None, _) => 0o666,
-    };
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(parent, temporary, flags, Permissions::from_raw_mode(first))?;
-    let mut file = std::fs::File::from(fd);
-    file.write_all(bytes).map_err(|error| errno(&error))?;
-    if let Some(before) = before {
-        let bits = permissions(before, mode);
-        rustix::fs::fchmod(file.as_fd(), Permissions::from_raw_mode(bits))?;
-    }
-    file.sync_all().map_err(|error| errno(&error))
-}
-
-/// The permissions that stood there; the executable bits change only when the mode does.
-fn permissions(before: &Content, mode: Mode) -> u32 {
-    match (before.mode, mode) {
-        (Mode::Executable, Mode::File) => before.permissions & !0o111,
-        (Mode::File, Mode::Executable) => before.permissions | ((before.permissions & 0o444) >> 2),
-        _ => before.permissions,
-    }
-}
-
-/// Opens the folder a path goes into, making those that are missing.
-fn make_parent<'p>(root: &Root, at: &'p [u8]) -> Result<(OwnedFd, &'p [u8]), Errno> {
-    loop {
-        match root.parent(at) {
-            Ok(found) => return Ok(found),
-            Err(disk::Reached::Missing) => {}
-            Err(other) => return Err(other.into_errno()),
-        }
-        let mut folders: Vec<&[u8]> = path::parents(at).collect();
-        folders.reverse();
-        for folder in folders {
-            let (parent, name) = root.parent(folder).map_err(disk::Reached::into_errno)?;
-            match rustix::fs::mkdirat(&parent, name, Permissions::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-    }
-}
-
-/// Removes a file and the folders that this made empty.
-fn remove(root: &Root, at: &[u8]) -> Result<(), Errno> {
-    let (parent, name) = root.parent(at).map_err(disk::Reached::into_errno)?;
-    rustix::fs::unlinkat(&parent, name, AtFlags::empty())?;
-    sync(&parent)?;
-    for folder in path::parents(at) {
-        let Ok((parent, name)) = root.parent(folder) else {
-            break;
-        };
-        if rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Makes a folder's names durable; the folder was opened by path only, which cannot be synced.
-fn sync(folder: &OwnedFd) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::openat(folder, c".", flags, Permissions::empty()) {
-        Ok(open) => rustix::fs::fsync(open),
-        // A folder that may be written but not read.
-        Err(Errno::ACCESS) => Ok(()),
-        Err(errno) => Err(errno),
-    }
-}
-
-fn temporary() -> Vec<u8> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!(".wharf-{}-{next}.tmp", std::process::id()).into_bytes()
-}
-
-fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::disk::Taken;
     use super::*;
 
-    #[test]
-    fn executable_bits_follow_the_readable_ones() {
-        let before = |mode, permissions| Content {
-            mode,
-            bytes: Vec::new(),
-            permissions,
+    /// Where an apply is cut.
+    #[derive(Clone, Copy, Debug)]
+    enum Cut {
+        /// While contents are written beside their places.
+        Staged(usize),
+        /// While places change.
+        Moved(usize),
+        /// When all have changed and the old contents still lie about.
+        Kept,
+    }
+
+    fn folder() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["a", "gone", "d/x", "d/e/y", "l"] {
+            let at = dir.path().join("w").join(path);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            std::fs::write(&at, format!("{path} old\n")).unwrap();
+        }
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(dir.path().join("w/a"), private).unwrap();
+        dir
+    }
+
+    /// An edit, a new file in a new folder, a removal, a folder that becomes a file, a file that
+    /// becomes a folder.
+    fn writes(root: &Root) -> Vec<Write> {
+        let write = |path: &str, content: Option<(Mode, &str)>| {
+            let was = match root.take(path.as_bytes(), 1 << 20).unwrap() {
+                Taken::Content(content) => Some(content),
+                _ => None,
+            };
+            Write {
+                path: path.into(),
+                was,
+                content: content.map(|(mode, text)| (mode, Bytes::from(text.to_owned()))),
+            }
         };
-        let private = before(Mode::File, 0o600);
-        assert_eq!(permissions(&private, Mode::Executable), 0o700);
-        assert_eq!(permissions(&private, Mode::File), 0o600);
-        assert_eq!(
-            permissions(&before(Mode::Executable, 0o751), Mode::File),
-            0o640
-        );
+        vec![
+            write("a", Some((Mode::File, "a new\n"))),
+            write("n/m/new", Some((Mode::Executable, "new\n"))),
+            write("gone", None),
+            write("d/x", None),
+            write("d/e/y", None),
+            write("d", Some((Mode::Link, "a"))),
+            write("l", None),
+            write("l/in", Some((Mode::File, "in\n"))),
+        ]
+    }
+
+    fn state(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        let (mut seen, mut open) = (BTreeMap::new(), vec![dir.to_owned()]);
+        while let Some(folder) = open.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let at = entry.unwrap().path();
+                let meta = std::fs::symlink_metadata(&at).unwrap();
+                let content = if meta.is_symlink() {
+                    std::fs::read_link(&at)
+                        .unwrap()
+                        .into_os_string()
+                        .into_encoded_bytes()
+                } else if meta.is_file() {
+                    std::fs::read(&at).unwrap()
+                } else {
+                    open.push(at.clone());
+                    Vec::new()
+                };
+                seen.insert(at, (meta.permissions().mode(), content));
+            }
+        }
+        seen
+    }
+
+    /// Applies as far as the cut, as a process that is killed there.
+    fn cut(place: &Place<'_>, writes: &[Write], cut: Cut) {
+        let writes = in_order(writes);
+        let moves = place.plan(&writes).unwrap();
+        let mut ledger = Ledger::open(&place.ledger, &moves).unwrap();
+        let staged = match cut {
+            Cut::Staged(count) => count,
+            _ => writes.len(),
+        };
+        let some = Moves {
+            moves: moves.moves[..staged].to_vec(),
+            ..moves.clone()
+        };
+        place.stage(&writes[..staged], &some).unwrap();
+        let moved = match cut {
+            Cut::Staged(_) => return,
+            Cut::Moved(count) => count,
+            Cut::Kept => writes.len(),
+        };
+        ledger.ready().unwrap();
+        let some = Moves {
+            moves: moves.moves[..moved].to_vec(),
+            ..moves
+        };
+        assert_eq!(place.swap(&some).unwrap(), None);
+        if matches!(cut, Cut::Kept) {
+            ledger.keep().unwrap();
+        }
+    }
+
+    #[test]
+    fn an_apply_cut_anywhere_is_undone_or_finished() {
+        let count = 8;
+        let cuts = (0..=count).map(Cut::Staged);
+        let cuts = cuts.chain((0..=count).map(Cut::Moved)).chain([Cut::Kept]);
+        for cut_at in cuts {
+            let dir = folder();
+            let work = dir.path().join("w");
+            let root = Root::open(&work).unwrap();
+            let place = Place {
+                root: &root,
+                directory: &work,
+                ledger: dir.path().join("ledger"),
+            };
+            let before = state(&work);
+            cut(&place, &writes(&root), cut_at);
+            let said = place.recover().unwrap();
+            assert!(!place.ledger.exists());
+            let after = state(&work);
+            match cut_at {
+                Cut::Kept => assert_ne!(after, before),
+                Cut::Moved(_) => {
+                    assert_eq!(said.len(), count, "{cut_at:?}");
+                    assert_eq!(after, before, "{cut_at:?}");
+                }
+                Cut::Staged(_) => assert_eq!((said.len(), after), (0, before), "{cut_at:?}"),
+            }
+            if !matches!(cut_at, Cut::Kept) {
+                assert_eq!(place.all(&writes(&root)).unwrap(), []);
+            }
+            let names: Vec<String> = state(&work)
+                .keys()
+                .map(|at| at.strip_prefix(&work).unwrap().display().to_string())
+                .collect();
+            let expected = ["a", "d", "l", "l/in", "n", "n/m", "n/m/new"];
+            assert_eq!(names, expected, "{cut_at:?}");
+            assert_eq!(std::fs::read_link(work.join("d")).unwrap(), Path::new("a"));
+            assert_eq!(std::fs::read(work.join("a")).unwrap(), b"a new\n");
+        }
+    }
+
+    #[test]
+    fn what_was_written_after_the_cut_stays() {
+        let dir = folder();
+        let work = dir.path().join("w");
+        let root = Root::open(&work).unwrap();
+        let place = Place {
+            root: &root,
+            directory: &work,
+            ledger: dir.path().join("ledger"),
+        };
+        cut(&place, &writes(&root), Cut::Moved(8));
+        std::fs::write(work.join("a"), "mine\n").unwrap();
+        std::fs::write(work.join("gone"), "mine too\n").unwrap();
+        let elsewhere = Place {
+            directory: dir.path(),
+            ledger: place.ledger.clone(),
+            ..place
+        };
+        assert!(elsewhere.recover().is_err(), "of another directory");
+        let said = place.recover().unwrap();
+        let left = said.iter().filter(|line| line.contains("left as it is"));
+        assert_eq!(left.count(), 2, "{said:?}");
+        assert_eq!(std::fs::read(work.join("a")).unwrap(), b"mine\n");
+        assert_eq!(std::fs::read(work.join("gone")).unwrap(), b"mine too\n");
+        assert_eq!(std::fs::read(work.join("d/e/y")).unwrap(), b"d/e/y old\n");
+    }
+
+    #[test]
+    fn one_path_that_changed_since_brings_all_back() {
+        for changed in ["a", "gone", "n/m/new", "l"] {
+            let dir = folder();
+            let work = dir.path().join("w");
+            let root = Root::open(&work).unwrap();
+            let place = Place {
+                root: &root,
+                directory: &work,
+                ledger: dir.path().join("ledger"),
+            };
+            let decided = writes(&root);
+            std::fs::create_dir_all(work.join("n/m")).unwrap();
+            std::fs::write(work.join(changed), "mine\n").unwrap();
+            let before = state(&work);
+            let refused = place.all(&decided).unwrap();
+            assert_eq!(refused.len(), 1, "{changed}: {refused:?}");
+            assert_eq!(refused[0].0, changed);
+            assert_eq!(state(&work), before, "{changed}");
+        }
     }
 
     #[test]
     fn swaps_wait_for_what_is_in_the_way() {
-        let gone = BTreeSet::from([b"d".to_vec(), b"e/x".to_vec()]);
+        let gone = BTreeSet::from([&b"d"[..], b"e/x"]);
         assert!(waits(b"d/new", &gone));
         assert!(waits(b"e", &gone));
         assert!(!waits(b"e/y", &gone));

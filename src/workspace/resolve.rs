@@ -1,160 +1,184 @@
-//! What a merger left undone: markers that still stand, and lines of either side that vanished.
+//! What a merger made of a conflict: every version of every place it could have lost something from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::merge::is_binary;
-use super::{Conflict, ConflictFile, Error, Store, path};
-use crate::id::CommitId;
+use super::differences::{Change, Entry};
+use super::losses::{self, Place};
+use super::{Conflict, Error, Store, path};
+use crate::id::{BlobId, CommitId};
 
-/// What one side had added to a file and the resolution does not hold anywhere.
+/// What a resolution leaves undone, and what it left behind of either side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolution {
+    /// Paths that still hold conflict markers, for display.
+    pub markers: Vec<String>,
+    /// Paths that still stand under the name the merge gave one of two things, for display.
+    pub aside: Vec<String>,
+    pub dropped: Vec<Dropped>,
+    /// Paths changed beyond those in conflict, for display.
+    pub beyond: Vec<String>,
+}
+
+/// What one side had changed and the resolution does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// The path, for display.
     pub path: String,
     pub side: Side,
-    /// The lines, for display; empty when the side's version as a whole is gone (a binary file, a link).
-    pub lines: Vec<String>,
+    pub loss: Loss,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Lines that the side had added, for display.
+    Lines(Vec<String>),
+    /// The side's version as a whole: a binary file, or a file that it only shortened.
+    Version,
+    /// The side had removed the file, and it stands there again.
+    Deletion,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     Ours,
     Theirs,
 }
 
+/// The changes from one commit to the resolution, by path.
+type Changes = BTreeMap<Vec<u8>, Change>;
+
 impl Store {
-    /// Paths of the merger's snapshot that still hold conflict markers which the conflict brought in;
-    /// empty when every marker is gone.
-    pub async fn resolved(
+    /// Compares a merger's snapshot with both sides of its conflict.
+    pub async fn resolution(
         &self,
         conflict: &Conflict,
         snapshot: &CommitId,
-    ) -> Result<Vec<String>, Error> {
-        let start = self.touched(conflict, &conflict.start).await?;
-        let markers = introduced(&start, &conflict.files);
-        let result = self.touched(conflict, snapshot).await?;
-        Ok(result
-            .iter()
-            .filter(|(_, content)| lines(content).any(|line| markers.contains(line)))
-            .map(|(path, _)| path::display(path))
-            .collect())
+    ) -> Result<Resolution, Error> {
+        let places = self.places(conflict, snapshot).await?;
+        let standing = |place: &&Place| place.result.is_some();
+        let shown = |place: &Place| path::display(&place.path);
+        let in_conflict: BTreeSet<&[u8]> = conflict.files.iter().map(|f| &f.path[..]).collect();
+        Ok(Resolution {
+            markers: places
+                .iter()
+                .filter(|p| losses::marked(p))
+                .map(shown)
+                .collect(),
+            aside: places
+                .iter()
+                .filter(standing)
+                .filter(|place| is_aside(&place.path, conflict))
+                .map(shown)
+                .collect(),
+            dropped: losses::dropped(&places),
+            beyond: places
+                .iter()
+                .filter(|place| !in_conflict.contains(&place.path[..]))
+                .map(shown)
+                .collect(),
+        })
     }
 
-    /// What either side had added and the snapshot lost, for each file in conflict.
-    pub async fn dropped(
-        &self,
-        conflict: &Conflict,
-        snapshot: &CommitId,
-    ) -> Result<Vec<Dropped>, Error> {
-        let mut result = self.touched(conflict, snapshot).await?;
+    /// The places in conflict, then whatever else the merger wrote.
+    async fn places(&self, conflict: &Conflict, to: &CommitId) -> Result<Vec<Place>, Error> {
+        let wrote = self.by_path(&conflict.start, to).await?;
+        let from_ours = self.by_path(&conflict.ours, to).await?;
+        let from_theirs = self.by_path(&conflict.theirs, to).await?;
+        let mut gathered = Gathered::default();
         for file in &conflict.files {
-            // A file taken from one side whole is not touched, yet it is the result.
-            if let Some(content) = self.blob(snapshot, &file.path).await? {
-                result.insert(file.path.clone(), content);
-            }
+            let changes = [&wrote, &from_ours, &from_theirs];
+            let known = changes.iter().find_map(|all| all.get(&file.path));
+            // In no change: equal in all of them, or in none.
+            let there = match known {
+                Some(_) => None,
+                None => self.blob(to, &file.path).await?,
+            };
+            gathered.places.push(Place {
+                path: file.path.clone(),
+                base: file.base.clone(),
+                ours: file.ours.clone(),
+                theirs: file.theirs.clone(),
+                start: there.clone(),
+                result: there,
+            });
+            let result = known.and_then(|change| change.new.as_ref());
+            // What the merger did not write stands as it stood at the start.
+            let start = wrote.get(&file.path).map_or(result, |c| c.old.as_ref());
+            gathered.want(result, |place| &mut place.result);
+            gathered.want(start, |place| &mut place.start);
         }
-        let held: BTreeSet<&[u8]> = result.values().flat_map(|content| lines(content)).collect();
-        let whole: BTreeSet<&[u8]> = result.values().map(|content| &content[..]).collect();
-        let sides = conflict.files.iter().flat_map(|file| {
-            [(Side::Ours, &file.ours), (Side::Theirs, &file.theirs)]
-                .map(|(side, v)| (file, side, v))
-        });
-        Ok(sides
-            .filter_map(|(file, side, version)| {
-                let version = version.as_deref()?;
-                lost(file.base.as_deref(), version, &held, &whole).map(|lines| Dropped {
-                    path: path::display(&file.path),
-                    side,
-                    lines,
-                })
-            })
-            .collect())
-    }
-
-    /// The files of a commit that equal neither side, with content.
-    async fn touched(
-        &self,
-        conflict: &Conflict,
-        commit: &CommitId,
-    ) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
-        let ours = self.changes(&conflict.ours, commit).await?;
-        let theirs = self.changes(&conflict.theirs, commit).await?;
-        let theirs: BTreeSet<&[u8]> = theirs.iter().map(|change| change.path.as_slice()).collect();
-        let mut contents = BTreeMap::new();
-        for change in &ours {
-            if let (Some(new), true) = (&change.new, theirs.contains(change.path.as_slice())) {
-                contents.insert(change.path.clone(), self.content(&new.blob).await?);
-            }
+        let own: BTreeSet<&[u8]> = conflict.files.iter().map(|f| &f.path[..]).collect();
+        let beyond = wrote.iter().filter(|(at, _)| !own.contains(&at[..]));
+        let beyond: Vec<(&Vec<u8>, &Change)> = beyond.collect();
+        let from_base = match beyond.is_empty() {
+            true => Changes::new(),
+            false => self.since_base(conflict, to).await?,
+        };
+        for (at, change) in beyond {
+            gathered.places.push(Place {
+                path: at.clone(),
+                ..Place::default()
+            });
+            let result = change.new.as_ref();
+            let of = |all: &'_ Changes| all.get(at).map_or(result, |c| c.old.as_ref()).cloned();
+            gathered.want(result, |place| &mut place.result);
+            gathered.want(change.old.as_ref(), |place| &mut place.start);
+            gathered.want(of(&from_base).as_ref(), |place| &mut place.base);
+            gathered.want(of(&from_ours).as_ref(), |place| &mut place.ours);
+            gathered.want(of(&from_theirs).as_ref(), |place| &mut place.theirs);
         }
-        Ok(contents)
+        gathered.read(self).await
+    }
+
+    /// The changes from where both sides come from; of several such commits any serves.
+    async fn since_base(&self, conflict: &Conflict, to: &CommitId) -> Result<Changes, Error> {
+        let sides = [conflict.ours.as_str(), conflict.theirs.as_str()];
+        let call = self.call("merge-base").args(sides);
+        let base = CommitId::new(self.git.line(call).await?);
+        self.by_path(&base, to).await
+    }
+
+    async fn by_path(&self, from: &CommitId, to: &CommitId) -> Result<Changes, Error> {
+        let changes = self.changes(from, to).await?.into_iter();
+        Ok(changes.map(|c| (c.path.clone(), c)).collect())
     }
 }
 
-/// Marker lines of the start that no version of any file in conflict had itself.
-fn introduced<'s>(
-    start: &'s BTreeMap<Vec<u8>, Bytes>,
-    files: &[ConflictFile],
-) -> BTreeSet<&'s [u8]> {
-    let own: BTreeSet<&[u8]> = files
-        .iter()
-        .flat_map(|file| [&file.base, &file.ours, &file.theirs])
-        .flatten()
-        .flat_map(|content| lines(content))
-        .collect();
-    start
-        .values()
-        .flat_map(|content| lines(content))
-        .filter(|line| is_marker(line) && !own.contains(line))
-        .collect()
+/// Which version of a place a content is.
+type Slot = fn(&mut Place) -> &mut Option<Bytes>;
+
+/// Places, and contents to be read for them by one process.
+#[derive(Default)]
+struct Gathered {
+    places: Vec<Place>,
+    wanted: Vec<(BlobId, Slot, usize)>,
 }
 
-fn is_marker(line: &[u8]) -> bool {
-    line == b"=======" || line.starts_with(b"<<<<<<< ") || line.starts_with(b">>>>>>> ")
-}
-
-/// Lines without their ends, so that a file's line ends do not hide a marker.
-fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
-    content
-        .split(|&byte| byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-}
-
-/// What a version added to its base and the result does not hold; None when all of it is there.
-fn lost(
-    base: Option<&[u8]>,
-    version: &[u8],
-    held: &BTreeSet<&[u8]>,
-    whole: &BTreeSet<&[u8]>,
-) -> Option<Vec<String>> {
-    if base == Some(version) || whole.contains(version) {
-        return None;
+impl Gathered {
+    /// Wants an entry's content for the place that was added last.
+    fn want(&mut self, entry: Option<&Entry>, slot: Slot) {
+        if let Some(entry) = entry {
+            let last = self.places.len().saturating_sub(1);
+            self.wanted.push((entry.blob.clone(), slot, last));
+        }
     }
-    if is_binary(version) {
-        return Some(Vec::new());
+
+    async fn read(mut self, store: &Store) -> Result<Vec<Place>, Error> {
+        let blobs = self.wanted.iter().map(|(blob, ..)| blob.clone());
+        let contents = store.read_all(blobs.collect()).await?;
+        for ((_, slot, at), content) in self.wanted.into_iter().zip(contents) {
+            *slot(&mut self.places[at]) = Some(content);
+        }
+        Ok(self.places)
     }
-    let before: BTreeSet<&[u8]> = base.into_iter().flat_map(lines).collect();
-    let gone: Vec<String> = lines(version)
-        .filter(|line| !line.trim_ascii().is_empty())
-        .filter(|line| !before.contains(line) && !held.contains(line))
-        .map(path::display)
-        .collect();
-    (!gone.is_empty()).then_some(gone)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_that_vanish_are_named() {
-        let result: &[u8] = b"a\nours\n";
-        let (held, whole) = (lines(result).collect(), BTreeSet::from([result]));
-        let lost = |version: &[u8]| lost(Some(b"a\nb\n"), version, &held, &whole);
-        assert_eq!(lost(b"a\nours\nb\n"), None);
-        assert_eq!(lost(b"a\ntheirs\r\n \n"), Some(vec!["theirs".to_owned()]));
-        assert_eq!(lost(b"a\0b"), Some(vec![]));
-        assert_eq!(lost(b"a\nb\n"), None);
-    }
+/// Where two things want one name, git sets one of them aside as `name~COMMIT`.
+fn is_aside(at: &[u8], conflict: &Conflict) -> bool {
+    [&conflict.ours, &conflict.theirs].into_iter().any(|side| {
+        let mark = format!("~{side}");
+        at.windows(mark.len()).any(|part| part == mark.as_bytes())
+    })
 }

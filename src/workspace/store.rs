@@ -33,7 +33,13 @@ impl Store {
             }
         };
         std::fs::create_dir_all(&dir).map_err(io("make the store"))?;
-        let init = Call::new("init", &dir).args(["--quiet", "--bare", "--template=", "."]);
+        let init = Call::new("init", &dir).args([
+            "--quiet",
+            "--bare",
+            "--template=",
+            "--object-format=sha1",
+            ".",
+        ]);
         git.ask(init, b"").await?;
         std::fs::create_dir_all(dir.join("info")).map_err(io("make the store"))?;
         std::fs::write(dir.join("info/attributes"), ATTRIBUTES).map_err(io("set up the store"))?;

@@ -43,6 +43,9 @@ mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.
+mod delivery; // where a result goes when it cannot go where it should
+mod merging; // conflicts, their mergers, and what these choose
+mod protect; // files that nobody may change, and checks that somebody did
 mod runs;
 
 // Whole runs through the real program on a real engine.

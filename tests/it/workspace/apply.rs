@@ -221,3 +221,130 @@ async fn folders_give_way_only_when_nothing_of_the_operators_is_in_them() {
     apply(&world, &dir, &base, &swap).await;
     assert_eq!(read(&dir, "d"), "file\n");
 }
+
+/// Names of temporary files anywhere below a directory.
+fn litter(dir: &Path) -> Vec<std::path::PathBuf> {
+    let all = state(dir).into_keys();
+    let litter = all.filter(|at| at.to_string_lossy().contains(".wharf-"));
+    litter.collect()
+}
+
+/// Moves `d` away and puts a link in its place, and back, until told to stop.
+fn swap_for_a_link(dir: &Path, outside: &Path, stop: &std::sync::atomic::AtomicBool) -> u32 {
+    let (real, aside) = (dir.join("d"), dir.join("aside"));
+    let mut turns = 0;
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        std::fs::rename(&real, &aside).unwrap();
+        symlink(outside, &real).unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(200));
+        std::fs::remove_file(&real).unwrap();
+        std::fs::rename(&aside, &real).unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(300));
+        turns += 1;
+    }
+    turns
+}
+
+#[tokio::test]
+async fn a_folder_that_becomes_a_link_meanwhile_leads_nowhere() {
+    let world = World::new().await;
+    let (dir, base) = start(&world).await;
+    let outside = world.path("outside");
+    for name in ["x", "y", "new"] {
+        write(&outside, name.as_bytes(), b"canary\n");
+    }
+    let canary = state(&outside);
+    let edits = [
+        put("d/x", "xx\n"),
+        put("d/new", "new\n"),
+        delete("d/y"),
+        put("b", "bb\n"),
+    ];
+    let there = world.child(&base.commit, &edits).await;
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let swapping = {
+        let (dir, outside, stop) = (dir.clone(), outside.clone(), stop.clone());
+        std::thread::spawn(move || swap_for_a_link(&dir, &outside, &stop))
+    };
+    let mut done = 0;
+    for round in 0..60 {
+        let (from, to) = match round % 2 {
+            0 => (&base.commit, &there),
+            _ => (&there, &base.commit),
+        };
+        // Refused, failed or done: whatever it is, it is nothing outside.
+        let applied = world.store.apply(&dir, from, to, Force::Overwrite).await;
+        done += u32::from(matches!(applied, Ok(Applied::Done { .. })));
+        assert_eq!(state(&outside), canary, "round {round}: {applied:?}");
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(swapping.join().unwrap() > 0);
+    assert!(done < 60, "the link was never in the way");
+    world.store.recover(&dir).await.unwrap();
+    let last = world
+        .store
+        .apply(&dir, &base.commit, &there, Force::Overwrite)
+        .await;
+    assert!(matches!(last, Ok(Applied::Done { .. })), "{last:?}");
+    assert_eq!(read(&dir, "d/x"), "xx\n");
+    assert_eq!(litter(&dir), Vec::<std::path::PathBuf>::new());
+    assert_eq!(state(&outside), canary);
+}
+
+#[tokio::test]
+async fn one_apply_of_a_run_at_a_time() {
+    let world = World::new().await;
+    let (dir, base) = start(&world).await;
+    let result = world.child(&base.commit, &[put("b", "bb\n")]).await;
+    let lock = std::fs::File::create(world.store.dir().join("apply.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let before = state(&dir);
+    let refused = world
+        .store
+        .apply(&dir, &base.commit, &result, Force::No)
+        .await;
+    let refused = refused.unwrap_err();
+    assert!(refused.to_string().contains("another apply"), "{refused}");
+    assert_eq!(state(&dir), before);
+    drop(lock);
+    assert_eq!(
+        apply(&world, &dir, &base, &result).await,
+        Applied::Done {
+            paths: vec!["b".into()]
+        }
+    );
+}
+
+/// Needs the right to mount, which a suite that does not run as root has not.
+#[tokio::test]
+async fn on_a_full_disk_nothing_changes() {
+    let world = World::new().await;
+    let Some(small) = Small::mount(&world.path("small")) else {
+        return;
+    };
+    let dir = small.0.join("repo");
+    for (name, size) in [("a", 1_000), ("b", 100_000), ("gone", 50_000)] {
+        write(&dir, name.as_bytes(), "x".repeat(size).as_bytes());
+    }
+    let base = world.base(&dir).await;
+    let edits = [
+        put("a", "changed\n"),
+        put("b", &"y".repeat(300_000)),
+        put("n/c", &"z".repeat(900_000)),
+        delete("gone"),
+    ];
+    let result = world.child(&base.commit, &edits).await;
+    let before = state(&dir);
+    let failed = world
+        .store
+        .apply(&dir, &base.commit, &result, Force::No)
+        .await;
+    let failed = failed.unwrap_err().to_string();
+    assert!(failed.contains("No space left"), "{failed}");
+    let mut after = state(&dir);
+    assert_eq!(litter(&dir), Vec::<std::path::PathBuf>::new());
+    // Of the folder itself only the times may have moved.
+    after.retain(|at, _| before.contains_key(at));
+    assert_eq!(after, before);
+    assert!(!dir.join("n").exists());
+}

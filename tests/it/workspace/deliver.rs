@@ -40,7 +40,8 @@ fn names(dir: &Path, range: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_clean_repository_gets_the_steps_on_head() {
     let world = World::new().await;
-    let dir = world.repository("repo", &[("a", "1\n"), ("d/b", "2\n"), ("old", "o\n")]);
+    let odd = "re:po \"x";
+    let dir = world.repository(odd, &[("a", "1\n"), ("d/b", "2\n"), ("old", "o\n")]);
     git(&dir, &["status"]);
     let base = world.base(&dir).await;
     let one = world
@@ -283,4 +284,48 @@ async fn what_no_branch_can_show_is_refused() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
+}
+
+/// Needs the right to mount, which a suite that does not run as root has not.
+#[tokio::test]
+async fn a_repository_on_a_full_disk_stays_whole() {
+    let world = World::new().await;
+    let Some(small) = Small::mount(&world.path("small")) else {
+        return;
+    };
+    let dir = small.0.join("repo");
+    init(&dir);
+    write(&dir, b"a", b"1\n");
+    git(&dir, &["add", "-A"]);
+    git(&dir, &["commit", "-q", "-m", "first"]);
+    let base = world.base(&dir).await;
+    // Bytes that no compression makes fit.
+    let mut noise = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (noise >> 56) as u8
+    })
+    .take(3 << 20)
+    .collect();
+    let one = world
+        .child(&base.commit, &[put_as("noise", Mode::File, &noise)])
+        .await;
+    let before = state(&dir);
+    let steps = [step(&one, "m")];
+    let made = world.store.deliver_branch(&dir, &base, "r", &steps).await;
+    made.unwrap_err();
+    let after = state(&dir);
+    let new: Vec<_> = after
+        .keys()
+        .filter(|at| !before.contains_key(*at))
+        .collect();
+    assert_eq!(new, Vec::<&std::path::PathBuf>::new());
+    git(&dir, &["fsck", "--full"]);
+    world
+        .store
+        .deliver_patch(&base.commit, &one, "", &world.path("p"))
+        .await
+        .unwrap();
 }

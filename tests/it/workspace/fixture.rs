@@ -296,3 +296,31 @@ pub fn nasty(world: &World) -> PathBuf {
     git(&dir, &["status"]);
     dir
 }
+
+/// A file system of one megabyte; gone with it.
+pub struct Small(pub PathBuf);
+
+impl Small {
+    #[expect(clippy::print_stderr, reason = "a test says aloud what it skips")]
+    pub fn mount(at: &Path) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(at)
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(at.to_owned())),
+            other => {
+                eprintln!("SKIPPED: no small file system can be mounted here: {other:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}

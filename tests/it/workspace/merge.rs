@@ -1,17 +1,18 @@
 //! Merges of two agents' work: the same in both orders, or a conflict that holds both texts.
 
+use bytes::Bytes;
 use wharf::id::CommitId;
-use wharf::workspace::{Conflict, Edit, Merged, Mode, Side};
+use wharf::workspace::{Conflict, Edit, Loss, Merged, Mode, Resolution, Side};
 
 use super::fixture::*;
 
-enum Both {
+pub enum Both {
     Clean(CommitId),
     Conflict(Conflict),
 }
 
 /// Merges two children of one base in both orders, which must agree.
-async fn both(world: &World, base: &CommitId, left: &[Edit], right: &[Edit]) -> Both {
+pub async fn both(world: &World, base: &CommitId, left: &[Edit], right: &[Edit]) -> Both {
     let left = world.child(base, left).await;
     let right = world.child(base, right).await;
     let one = world.store.merge(&left, &right).await.unwrap();
@@ -23,23 +24,39 @@ async fn both(world: &World, base: &CommitId, left: &[Edit], right: &[Edit]) -> 
             Both::Clean(one)
         }
         (Merged::Conflict(one), Merged::Conflict(two)) => {
-            let versions = |conflict: &Conflict, swap: bool| -> Vec<_> {
-                let files = conflict
-                    .files
-                    .iter()
-                    .filter(|file| !file.path.contains(&b'~'));
-                files
-                    .map(|file| match swap {
-                        false => (file.path.clone(), file.ours.clone(), file.theirs.clone()),
-                        true => (file.path.clone(), file.theirs.clone(), file.ours.clone()),
-                    })
-                    .collect()
-            };
-            assert_eq!(versions(&one, false), versions(&two, true));
+            assert_eq!(versions(&one, Turn::No), versions(&two, Turn::Yes));
             Both::Conflict(one)
         }
         (one, two) => panic!("the order decides: {one:?} {two:?}"),
     }
+}
+
+enum Turn {
+    No,
+    Yes,
+}
+
+/// Every version of every path in conflict, as if one order had been taken. Of two things that want
+/// one name, the order decides which is set aside.
+fn versions(conflict: &Conflict, turn: Turn) -> Vec<(Vec<u8>, Option<Bytes>, Option<Bytes>)> {
+    let mut all = Vec::new();
+    for file in &conflict.files {
+        let path =
+            [&conflict.ours, &conflict.theirs]
+                .iter()
+                .fold(file.path.clone(), |path, side| {
+                    let aside = format!("~{side}");
+                    path.strip_suffix(aside.as_bytes())
+                        .map_or(path.clone(), <[u8]>::to_vec)
+                });
+        let (ours, theirs) = (file.ours.clone(), file.theirs.clone());
+        match turn {
+            Turn::No => all.push((path, ours, theirs)),
+            Turn::Yes => all.push((path, theirs, ours)),
+        }
+    }
+    all.sort();
+    all
 }
 
 async fn clean(world: &World, base: &CommitId, left: &[Edit], right: &[Edit]) -> CommitId {
@@ -56,9 +73,9 @@ async fn conflict(world: &World, base: &CommitId, left: &[Edit], right: &[Edit])
     }
 }
 
-const TEXT: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+pub const TEXT: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
 
-fn text(from: &str, to: &str) -> String {
+pub fn text(from: &str, to: &str) -> String {
     TEXT.replace(&format!("{from}\n"), &format!("{to}\n"))
 }
 
@@ -170,7 +187,7 @@ async fn binaries_and_links_never_pick_a_side_silently() {
     let found = conflict(&world, &base, &left, &right).await;
     assert_eq!(found.files[0].kind, "binary");
     assert_eq!(found.files[0].theirs.as_deref(), Some(&b"\0right"[..]));
-    let dropped = world.store.dropped(&found, &found.start).await.unwrap();
+    let dropped = judged(&world, &found, &found.start).await.dropped;
     assert_eq!(
         dropped.len(),
         1,
@@ -181,15 +198,8 @@ async fn binaries_and_links_never_pick_a_side_silently() {
     let right = [put_as("l", Mode::Link, b"right")];
     let found = conflict(&world, &base, &left, &right).await;
     assert_eq!(found.files[0].path, b"l");
-    assert_eq!(
-        world
-            .store
-            .dropped(&found, &found.start)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    let dropped = judged(&world, &found, &found.start).await.dropped;
+    assert_eq!(dropped.len(), 1);
 }
 
 #[tokio::test]
@@ -201,37 +211,19 @@ async fn a_resolution_is_judged_by_markers_and_by_what_it_lost() {
     let left = own.replace("5\n", "left\n");
     let right = own.replace("5\n", "right\n");
     let found = conflict(&world, &base, &[put("a", &left)], &[put("a", &right)]).await;
-    assert_eq!(
-        world.store.resolved(&found, &found.start).await.unwrap(),
-        ["a"]
-    );
+    let start = judged(&world, &found, &found.start).await;
+    assert_eq!(start.markers, ["a"]);
 
     let good = own.replace("5\n", "left\nright\n");
     let good = world.child(&found.start, &[put("a", &good)]).await;
-    assert!(
-        world
-            .store
-            .resolved(&found, &good)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(world.store.dropped(&found, &good).await.unwrap().is_empty());
+    assert_eq!(judged(&world, &found, &good).await, Resolution::default());
 
     let one_sided = world.child(&found.start, &[put("a", &left)]).await;
-    assert!(
-        world
-            .store
-            .resolved(&found, &one_sided)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    let dropped = world.store.dropped(&found, &one_sided).await.unwrap();
-    assert_eq!(
-        (dropped[0].side, &dropped[0].lines[..]),
-        (Side::Theirs, &["right".to_owned()][..])
-    );
+    let one_sided = judged(&world, &found, &one_sided).await;
+    assert_eq!(one_sided.markers, Vec::<String>::new());
+    let dropped = &one_sided.dropped[0];
+    assert_eq!(dropped.side, Side::Theirs);
+    assert_eq!(dropped.loss, Loss::Lines(vec!["right".to_owned()]));
 
     let start = world.text(&found.start, "a").await.unwrap();
     let halves: String = start
@@ -240,7 +232,67 @@ async fn a_resolution_is_judged_by_markers_and_by_what_it_lost() {
         .map(|l| format!("{l}\r\n"))
         .collect();
     let half = world.child(&found.start, &[put("a", &halves)]).await;
-    assert_eq!(world.store.resolved(&found, &half).await.unwrap(), ["a"]);
+    assert_eq!(judged(&world, &found, &half).await.markers, ["a"]);
+}
+
+async fn judged(world: &World, conflict: &Conflict, snapshot: &CommitId) -> Resolution {
+    let resolution = world.store.resolution(conflict, snapshot).await;
+    resolution.unwrap()
+}
+
+#[tokio::test]
+async fn a_resolution_that_does_nothing_is_seen_for_what_it_drops() {
+    let world = World::new().await;
+    let base = world
+        .files(&[("a", TEXT), ("b", "b\n"), ("d/x", "x\n")])
+        .await;
+
+    // The edited file stands at the start: leaving it there drops the removal.
+    let edit = [put("a", &text("5", "five"))];
+    let found = conflict(&world, &base, &edit, &[delete("a")]).await;
+    let idle = judged(&world, &found, &found.start).await;
+    assert_eq!(idle.markers, Vec::<String>::new());
+    assert_eq!(
+        (idle.dropped[0].side, &idle.dropped[0].loss),
+        (Side::Theirs, &Loss::Deletion)
+    );
+    let gone = world.child(&found.start, &[delete("a")]).await;
+    let gone = judged(&world, &found, &gone).await;
+    assert_eq!(gone.dropped[0].loss, Loss::Lines(vec!["five".to_owned()]));
+    let moved = [delete("a"), put("new", &text("5", "five"))];
+    let moved = world.child(&found.start, &moved).await;
+    let moved = judged(&world, &found, &moved).await;
+    assert_eq!(
+        (moved.dropped, moved.beyond),
+        (vec![], vec!["new".to_owned()])
+    );
+
+    // What was set aside must not stay under the name that the merge invented.
+    let swap = [delete("d/x"), put("d", "flat\n")];
+    let found = conflict(&world, &base, &swap, &[put("d/x", "edited\n")]).await;
+    let idle = judged(&world, &found, &found.start).await;
+    assert_eq!(idle.aside.len(), 1, "{idle:?}");
+    assert!(idle.aside[0].starts_with("d~"));
+}
+
+#[tokio::test]
+async fn a_merger_that_touches_more_is_seen_and_what_it_removes_there_counts() {
+    let world = World::new().await;
+    let base = world.files(&[("a", TEXT), ("b", TEXT), ("c", "c\n")]).await;
+    let left = [put("a", &text("5", "left")), put("b", &text("1", "one"))];
+    let right = [put("a", &text("5", "right")), put("b", &text("9", "nine"))];
+    let found = conflict(&world, &base, &left, &right).await;
+    let resolved = put("a", &text("5", "left\nright"));
+    let wild = [resolved.clone(), put("b", &text("9", "nine")), delete("c")];
+    let wild = world.child(&found.start, &wild).await;
+    let wild = judged(&world, &found, &wild).await;
+    assert_eq!(wild.beyond, ["b", "c"]);
+    assert_eq!(wild.dropped.len(), 1, "{wild:?}");
+    assert_eq!(
+        (wild.dropped[0].path.as_str(), wild.dropped[0].side),
+        ("b", Side::Ours)
+    );
+    assert_eq!(wild.dropped[0].loss, Loss::Lines(vec!["one".to_owned()]));
 }
 
 #[tokio::test]
@@ -329,4 +381,66 @@ async fn attributes_of_an_agent_decide_nothing() {
         &[put("a", &text("5", "r"))],
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_merge_is_one_git_process_and_a_conflict_two() {
+    let world = World::new().await;
+    let base = world.files(&[("a", TEXT), ("b", TEXT)]).await;
+    let before = world.store.processes();
+    let one = world.child(&base, &[put("a", &text("5", "one"))]).await;
+    let two = world.child(&base, &[put("b", &text("5", "two"))]).await;
+    let three = world.child(&base, &[put("a", &text("5", "three"))]).await;
+    assert_eq!(world.store.processes() - before, 3, "a snapshot is one");
+    let before = world.store.processes();
+    let merged = world.store.merge(&one, &two).await.unwrap();
+    assert!(matches!(merged, Merged::Clean(_)));
+    assert_eq!(world.store.processes() - before, 1);
+    let before = world.store.processes();
+    let merged = world.store.merge(&one, &three).await.unwrap();
+    assert!(matches!(merged, Merged::Conflict(_)));
+    assert_eq!(
+        world.store.processes() - before,
+        2,
+        "its versions are read by one more"
+    );
+}
+
+/// What is flushed stands in a pack, whole: loose objects that a crash left empty do not matter.
+#[tokio::test]
+async fn flushed_merges_need_no_loose_object() {
+    let world = World::new().await;
+    let base = world.files(&[("a", TEXT), ("d/b", TEXT)]).await;
+    let edits = [
+        put("a", &text("1", "one")),
+        put("d/b", &text("5", "five")),
+        put("a", &text("9", "nine")),
+        put("n/c", "c\n"),
+    ];
+    let mut work = Vec::new();
+    for edit in edits {
+        work.push(world.child(&base, &[edit]).await);
+    }
+    let before = world.store.processes();
+    let folded = world.store.merge_all(&work).await.unwrap();
+    assert_eq!(
+        world.store.processes() - before,
+        4,
+        "three merges, one flush"
+    );
+    let Merged::Clean(merged) = folded.merged else {
+        panic!("{folded:?}")
+    };
+    let expected = world.all(&merged).await;
+    for entry in std::fs::read_dir(world.store.dir().join("objects")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().len() == 2 {
+            std::fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    assert_eq!(world.all(&merged).await, expected);
+    for input in &work {
+        let again = world.store.merge(&merged, input).await.unwrap();
+        assert!(matches!(again, Merged::Clean(_)), "{again:?}");
+    }
 }

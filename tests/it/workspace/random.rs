@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use wharf::workspace::{Edit, Merged};
+use wharf::id::CommitId;
+use wharf::workspace::{Conflict, Edit, Merged, Mode};
 
 use super::fixture::*;
 
@@ -14,28 +15,57 @@ enum Change {
     Drop(usize, usize),
     Delete(usize),
     Add(usize),
+    Rename(usize, usize),
+    Executable(usize),
+    /// The file becomes a link, a folder with a file, binary.
+    Link(usize),
+    Folder(usize),
+    Binary(usize),
 }
 
-const FILES: [&str; 5] = ["a", "b", "d/c", "d/e/f", "g"];
-const NEW: [&str; 3] = ["n", "d/n", "h/i"];
+const FILES: [&str; 6] = ["a", "b", "d/c", "d/e/f", "g", "odd\n\u{e9} name"];
+const NEW: [&str; 4] = ["n", "d/n", "h/i", "g.d/x"];
 
-type Tree = BTreeMap<String, Vec<String>>;
+#[derive(Clone, Debug, PartialEq)]
+struct Node {
+    mode: Mode,
+    lines: Vec<String>,
+}
+
+type Tree = BTreeMap<String, Node>;
 
 fn change() -> impl Strategy<Value = Change> {
+    let file = || 0..FILES.len();
     prop_oneof![
-        4 => (0..FILES.len(), 0..12_usize).prop_map(|(f, l)| Change::Line(f, l)),
-        4 => (0..FILES.len(), 0..12_usize).prop_map(|(f, l)| Change::Insert(f, l)),
-        2 => (0..FILES.len(), 0..12_usize).prop_map(|(f, l)| Change::Drop(f, l)),
-        1 => (0..FILES.len()).prop_map(Change::Delete),
-        1 => (0..NEW.len()).prop_map(Change::Add),
+        6 => (file(), 0..12_usize).prop_map(|(f, l)| Change::Line(f, l)),
+        6 => (file(), 0..12_usize).prop_map(|(f, l)| Change::Insert(f, l)),
+        3 => (file(), 0..12_usize).prop_map(|(f, l)| Change::Drop(f, l)),
+        1 => file().prop_map(Change::Delete),
+        2 => (0..NEW.len()).prop_map(Change::Add),
+        2 => (file(), 0..NEW.len()).prop_map(|(f, n)| Change::Rename(f, n)),
+        1 => file().prop_map(Change::Executable),
+        1 => file().prop_map(Change::Link),
+        1 => file().prop_map(Change::Folder),
+        1 => file().prop_map(Change::Binary),
     ]
 }
 
+fn plain(lines: Vec<String>) -> Node {
+    Node {
+        mode: Mode::File,
+        lines,
+    }
+}
+
 fn base() -> Tree {
-    let lines = |file: &str| (0..12).map(|n| format!("{file} {n}")).collect();
+    let lines = |file: &str| {
+        (0..12)
+            .map(|n| format!("{} {n}", file.escape_debug()))
+            .collect()
+    };
     FILES
         .iter()
-        .map(|&file| (file.to_owned(), lines(file)))
+        .map(|&file| (file.to_owned(), plain(lines(file))))
         .collect()
 }
 
@@ -43,33 +73,75 @@ fn base() -> Tree {
 fn work(agent: &str, changes: &[Change]) -> Tree {
     let mut tree = base();
     for (n, change) in changes.iter().enumerate() {
-        let text = format!("{agent} {n}");
-        match change {
-            Change::Delete(file) => {
-                tree.remove(FILES[*file]);
-            }
-            Change::Add(file) => {
-                tree.insert(NEW[*file].to_owned(), vec![text]);
-            }
-            Change::Line(file, at) | Change::Insert(file, at) | Change::Drop(file, at) => {
-                let Some(lines) = tree.get_mut(FILES[*file]) else {
-                    continue;
-                };
-                let at = (*at).min(lines.len().saturating_sub(1));
-                match change {
-                    Change::Insert(..) => lines.insert(at, text),
-                    Change::Line(..) if at < lines.len() => lines[at] = text,
-                    _ if at < lines.len() => drop(lines.remove(at)),
-                    _ => {}
-                }
-            }
-        }
+        apply(&mut tree, change, format!("{agent} {n}"));
     }
     tree
 }
 
-fn content(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
+fn apply(tree: &mut Tree, change: &Change, text: String) {
+    match *change {
+        Change::Add(file) => {
+            tree.insert(NEW[file].to_owned(), plain(vec![text]));
+        }
+        Change::Line(file, at) => edit(tree, file, |lines| {
+            if let Some(line) = lines.get_mut(at) {
+                *line = text;
+            }
+        }),
+        Change::Insert(file, at) => {
+            edit(tree, file, |lines| lines.insert(at.min(lines.len()), text));
+        }
+        Change::Drop(file, at) => edit(tree, file, |lines| {
+            if at < lines.len() {
+                lines.remove(at);
+            }
+        }),
+        Change::Executable(file) => {
+            if let Some(node) = tree.get_mut(FILES[file]).filter(|n| n.mode == Mode::File) {
+                node.mode = Mode::Executable;
+            }
+        }
+        Change::Delete(file)
+        | Change::Rename(file, _)
+        | Change::Link(file)
+        | Change::Folder(file)
+        | Change::Binary(file) => replace(tree, change, FILES[file], text),
+    }
+}
+
+fn edit(tree: &mut Tree, file: usize, with: impl FnOnce(&mut Vec<String>)) {
+    if let Some(node) = tree.get_mut(FILES[file]).filter(|n| n.mode != Mode::Link) {
+        with(&mut node.lines);
+    }
+}
+
+/// Takes a file away and puts something else in its stead.
+fn replace(tree: &mut Tree, change: &Change, file: &str, text: String) {
+    let Some(old) = tree.remove(file) else { return };
+    match change {
+        Change::Rename(_, to) => tree.insert(NEW[*to].to_owned(), old),
+        Change::Link(_) => tree.insert(
+            file.to_owned(),
+            Node {
+                mode: Mode::Link,
+                lines: vec![text],
+            },
+        ),
+        Change::Folder(_) => tree.insert(format!("{file}/in"), plain(vec![text])),
+        Change::Binary(_) => tree.insert(file.to_owned(), plain(vec![format!("{text}\0")])),
+        _ => None,
+    };
+}
+
+fn content(node: &Node) -> Vec<u8> {
+    match node.mode {
+        Mode::Link => node.lines.concat().into_bytes(),
+        _ => node
+            .lines
+            .iter()
+            .flat_map(|line| format!("{line}\n").into_bytes())
+            .collect(),
+    }
 }
 
 fn edits(from: &Tree, to: &Tree) -> Vec<Edit> {
@@ -77,25 +149,30 @@ fn edits(from: &Tree, to: &Tree) -> Vec<Edit> {
         .keys()
         .filter(|path| !to.contains_key(*path))
         .map(|path| delete(path));
-    let puts = to.iter().map(|(path, lines)| put(path, &content(lines)));
+    let puts = to
+        .iter()
+        .filter(|(path, node)| from.get(*path) != Some(node));
+    let puts = puts.map(|(path, node)| put_as(path, node.mode, &content(node)));
     gone.chain(puts).collect()
 }
 
-fn written(tree: &Tree, agent: &str) -> BTreeSet<String> {
-    let all = tree.values().flatten();
-    all.filter(|line| line.starts_with(agent))
-        .cloned()
+fn lines<'a>(contents: impl Iterator<Item = &'a [u8]>) -> BTreeSet<Vec<u8>> {
+    contents
+        .flat_map(|content| content.split(|&byte| byte == b'\n').map(<[u8]>::to_vec))
+        .filter(|line| !line.is_empty())
         .collect()
+}
+
+fn of(tree: &Tree) -> BTreeSet<Vec<u8>> {
+    let contents: Vec<Vec<u8>> = tree.values().map(content).collect();
+    lines(contents.iter().map(Vec::as_slice))
 }
 
 async fn check(left: Vec<Change>, right: Vec<Change>) {
     let world = World::new().await;
     let (left, right) = (work("left", &left), work("right", &right));
-    let start = world
-        .store
-        .commit(&[], &edits(&Tree::new(), &base()), "base")
-        .await
-        .unwrap();
+    let start = edits(&Tree::new(), &base());
+    let start = world.store.commit(&[], &start, "base").await.unwrap();
     let one = world.child(&start, &edits(&base(), &left)).await;
     let two = world.child(&start, &edits(&base(), &right)).await;
     let forth = world.store.merge(&one, &two).await.unwrap();
@@ -105,32 +182,97 @@ async fn check(left: Vec<Change>, right: Vec<Change>) {
             let tree = world.store.tree(&forth).await.unwrap();
             assert_eq!(tree, world.store.tree(&back).await.unwrap());
             let all = world.all(&forth).await;
-            let text = all
-                .values()
-                .map(|(_, content)| String::from_utf8_lossy(content));
-            let lines: BTreeSet<String> = text
-                .flat_map(|t| t.lines().map(str::to_owned).collect::<Vec<_>>())
-                .collect();
-            for line in written(&left, "left")
-                .iter()
-                .chain(&written(&right, "right"))
-            {
-                assert!(lines.contains(line), "{line} vanished");
+            let merged = lines(all.values().map(|(_, content)| &content[..]));
+            let (left, right, base) = (of(&left), of(&right), of(&base()));
+            for line in left.union(&right) {
+                let kept = left.contains(line) && right.contains(line);
+                let shown = String::from_utf8_lossy(line);
+                // Nobody removed it, or somebody wrote it; what somebody removed stays away.
+                assert_eq!(
+                    merged.contains(line),
+                    kept || !base.contains(line),
+                    "{shown}"
+                );
             }
         }
         (Merged::Conflict(forth), Merged::Conflict(back)) => {
-            let paths = |files: &[wharf::workspace::ConflictFile]| -> Vec<Vec<u8>> {
-                files.iter().map(|file| file.path.clone()).collect()
-            };
-            assert_eq!(paths(&forth.files), paths(&back.files));
             assert!(!forth.files.is_empty());
+            assert_eq!(places(&forth), places(&back));
+            for conflict in [&forth, &back] {
+                nothing_is_lost(&world, conflict, &[&left, &right]).await;
+                idle_is_no_resolution(&world, conflict).await;
+            }
         }
         (forth, back) => panic!("the order decides: {forth:?} {back:?}"),
     }
 }
 
+/// The paths in conflict, those set aside by the name that they want.
+fn places(conflict: &Conflict) -> BTreeSet<Vec<u8>> {
+    let wanted = |path: &[u8]| {
+        let end = path.iter().rposition(|&byte| byte == b'~');
+        path[..end.unwrap_or(path.len())].to_vec()
+    };
+    conflict
+        .files
+        .iter()
+        .map(|file| wanted(&file.path))
+        .collect()
+}
+
+/// Whatever either side wrote stands in the start or in a version that the merger is shown.
+async fn nothing_is_lost(world: &World, conflict: &Conflict, sides: &[&Tree; 2]) {
+    let all = world.all(&conflict.start).await;
+    let shown = conflict
+        .files
+        .iter()
+        .flat_map(|file| [&file.ours, &file.theirs]);
+    let shown = shown.flatten().map(|content| &content[..]);
+    let held = lines(all.values().map(|(_, content)| &content[..]).chain(shown));
+    let base = of(&base());
+    for line in sides.iter().flat_map(|side| of(side)) {
+        let shown = String::from_utf8_lossy(&line);
+        assert!(
+            base.contains(&line) || held.contains(&line),
+            "{shown} vanished"
+        );
+    }
+}
+
+/// Left as it is, a conflict is unresolved, or what it drops is named, or it drops nothing.
+async fn idle_is_no_resolution(world: &World, conflict: &Conflict) {
+    let idle = resolution(world, conflict, &conflict.start).await;
+    let unresolved = !(idle.markers.is_empty() && idle.aside.is_empty());
+    if unresolved || !idle.dropped.is_empty() {
+        return;
+    }
+    let all = world.all(&conflict.start).await;
+    let held = lines(all.values().map(|(_, content)| &content[..]));
+    let sides = conflict
+        .files
+        .iter()
+        .flat_map(|f| [&f.ours, &f.theirs].map(|side| (f.base.clone(), side.clone())));
+    for (base, side) in sides {
+        let base = lines(base.iter().map(|content| &content[..]));
+        let side = lines(side.iter().map(|content| &content[..]));
+        let lost: Vec<_> = side
+            .difference(&base)
+            .filter(|line| !held.contains(*line))
+            .collect();
+        assert_eq!(lost, Vec::<&Vec<u8>>::new());
+    }
+}
+
+async fn resolution(
+    world: &World,
+    conflict: &Conflict,
+    at: &CommitId,
+) -> wharf::workspace::Resolution {
+    world.store.resolution(conflict, at).await.unwrap()
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn two_agents_merge_alike_in_both_orders(

@@ -1,0 +1,132 @@
+//! New objects on their way into the operator's repository: all of them arrive, or nothing does.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use bytes::Bytes;
+
+use super::deliver::refused;
+use super::git::{Call, Git};
+use super::{Error, Store, import, path};
+use crate::id::CommitId;
+
+/// A repository of no one's, which sees the store and the operator's objects and keeps what is new
+/// until all of it is there.
+pub(super) struct Quarantine {
+    dir: tempfile::TempDir,
+    /// Where the operator's repository keeps its objects.
+    objects: PathBuf,
+}
+
+impl Quarantine {
+    pub async fn new(store: &Store, source: &Path) -> Result<Self, Error> {
+        let io = |source| Error::Io {
+            operation: "prepare the branch in",
+            path: store.dir.clone(),
+            source,
+        };
+        let call = Call::new("rev-parse", source).arg("--show-object-format");
+        let format = store.git.line(call).await?;
+        if format != "sha1" {
+            let what = format!("the repository names its objects by {format}, not by sha1");
+            return Err(refused(&what, "use --patch FILE"));
+        }
+        let call = Call::new("rev-parse", source).args([
+            "--path-format=absolute",
+            "--git-path",
+            "objects",
+        ]);
+        let answer = store.git.ask(call, b"").await?;
+        let objects = answer.strip_suffix(b"\n").unwrap_or(&answer);
+        let dir = tempfile::Builder::new()
+            .prefix("delivery-")
+            .tempdir_in(&store.dir)
+            .map_err(io)?;
+        let call = Call::new("init", dir.path()).args(["--quiet", "--bare", "--template=", "."]);
+        store.git.ask(call, b"").await?;
+        let own = store.dir.join("objects");
+        let mut alternates = path::quoted(own.as_os_str().as_encoded_bytes());
+        alternates.push(b'\n');
+        alternates.extend(path::quoted(objects));
+        alternates.push(b'\n');
+        let info = dir.path().join("objects/info");
+        std::fs::create_dir_all(&info).map_err(io)?;
+        std::fs::write(info.join("alternates"), alternates).map_err(io)?;
+        let objects = path::as_path(objects).to_owned();
+        Ok(Self { dir, objects })
+    }
+
+    /// Makes the commits; the last one.
+    pub async fn import(
+        &self,
+        git: &Git,
+        commits: usize,
+        lines: Vec<Bytes>,
+    ) -> Result<CommitId, Error> {
+        let end = [import::ask_mark(commits), import::done()];
+        let lines = futures::stream::iter(lines.into_iter().chain(end));
+        let ids = import::run(git, import::call(self.dir.path()), lines).await?;
+        import::only(ids)
+    }
+
+    /// Adds what the operator's repository lacks, as one pack.
+    pub async fn hand_over(
+        &self,
+        git: &Git,
+        source: &Path,
+        commit: &CommitId,
+        head: Option<&str>,
+    ) -> Result<(), Error> {
+        let pack = self.dir.path().join("new.pack");
+        let list = self.dir.path().join("new.list");
+        let io = |source| Error::Io {
+            operation: "pack the branch in",
+            path: pack.clone(),
+            source,
+        };
+        let less = head.map(|head| format!("^{head}\n")).unwrap_or_default();
+        std::fs::write(&list, format!("{commit}\n{less}")).map_err(io)?;
+        let open = |at: &PathBuf| std::fs::File::open(at).map(Stdio::from).map_err(io);
+        let call = Call::bare("pack-objects", self.dir.path()).args([
+            "--revs",
+            "--stdout",
+            "-q",
+            "--no-reuse-delta",
+        ]);
+        let out = std::fs::File::create(&pack).map_err(io)?;
+        git.through(call, open(&list)?, Some(out)).await?;
+        let objects = path::quoted(self.objects.as_os_str().as_encoded_bytes());
+        // In a directory of its own: what a failure leaves there goes with it, and can be told from
+        // what somebody else is writing at the same time. git itself prunes one of this name.
+        let incoming = tempfile::Builder::new()
+            .prefix("tmp_objdir-wharf-")
+            .tempdir_in(&self.objects)
+            .map_err(io)?;
+        // From a sub-directory index-pack would write beside the workspace instead of into the
+        // repository (seen with 2.47), so it is told the repository.
+        let call = Call::new("rev-parse", source).arg("--absolute-git-dir");
+        let answer = git.ask(call, b"").await?;
+        let repository = path::as_path(answer.strip_suffix(b"\n").unwrap_or(&answer));
+        let call = Call::bare("index-pack", repository)
+            .arg("--stdin")
+            .env("GIT_OBJECT_DIRECTORY", incoming.path())
+            // A list with colons, where quotes keep one that is part of a path.
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", path::as_path(&objects));
+        git.through(call, open(&pack)?, None).await?;
+        take_in(&incoming.path().join("pack"), &self.objects.join("pack")).map_err(io)
+    }
+}
+
+/// Moves a pack's files; its index last, for that is what makes the pack one.
+fn take_in(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(from)? {
+        names.push(entry?.file_name());
+    }
+    names.sort_by_key(|name| Path::new(name).extension().is_some_and(|end| end == "idx"));
+    for name in names {
+        std::fs::rename(from.join(&name), to.join(&name))?;
+    }
+    std::fs::File::open(to)?.sync_all()
+}
