@@ -138,6 +138,7 @@ async fn one(count: usize) -> f64 {
         tracer: Tracer::none(),
         watch: Arc::new(Silent),
         stop: Stopper::default(),
+        keep: run::Keep::default(),
     };
     let since = Instant::now();
     let summary = run::start(order).await.unwrap();

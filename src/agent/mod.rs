@@ -48,6 +48,8 @@ pub struct Assignment {
     pub key: model::Key,
     /// Replies to go on from, in order; empty for a fresh agent.
     pub past: Vec<Past>,
+    /// What an earlier process used of its time.
+    pub spent: Duration,
     /// The agent's span: turns put theirs under it.
     pub span: trace::Span,
 }
@@ -60,6 +62,8 @@ pub struct Past {
     pub results: Option<Vec<CallOutput>>,
     /// What `Checkpoint::turn` gave back.
     pub left_out: Vec<String>,
+    /// What the agent was told after this turn when it went on in another process.
+    pub told: Option<String>,
 }
 
 /// What an agent's loop reaches of the run: model, sandbox, snapshots, the live board.

@@ -116,7 +116,7 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
 fn head(story: &Story, standing: &str) -> String {
     let word = match standing {
         "running" => style("running").cyan().bold(),
-        "stopped" => style("stopped before its end").yellow().bold(),
+        "stopped" => style("crashed, can be resumed").yellow().bold(),
         _ => style("not ended; whether it runs could not be told")
             .yellow()
             .bold(),

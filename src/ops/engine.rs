@@ -122,6 +122,14 @@ impl Engine {
         Ok(swept.removed.iter().map(line).collect())
     }
 
+    /// Removes what an earlier process of `run` left; the caller holds the run's lock, so that nobody
+    /// works on it.
+    pub async fn bury_run(&self, run: &str) -> Result<Vec<String>, Error> {
+        let theirs = |labels: &sandbox::Labels| labels.run == run;
+        let swept = self.docker.sweep(&theirs).await?;
+        Ok(swept.removed.iter().map(line).collect())
+    }
+
     /// Containers and networks of dead runs, and baked images past the newest few.
     pub async fn sweep(&self, state: &Path, mode: Mode) -> Result<Swept, Error> {
         let dead = |labels: &sandbox::Labels| is_dead(state, labels);

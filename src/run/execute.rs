@@ -18,7 +18,7 @@ use crate::workspace::Conflict;
 impl Drive {
     /// Works the DAG until every node is in its final place and what is done is merged.
     pub async fn execute(&mut self) -> Result<(), Error> {
-        let deadline = self.shared.started + self.shared.plan.run.time;
+        let deadline = self.shared.deadline();
         loop {
             if self.shared.stop.cancel.is_cancelled() {
                 return self.drain().await;
@@ -91,28 +91,43 @@ impl Drive {
             self.end_waiting();
             return Ok(None);
         }
-        for id in self.schedule.ready() {
-            if self.running.len() >= self.shared.plan.run.parallel {
-                return Ok(None);
-            }
-            let needs = self.nodes[&id].subtask.needs.clone();
-            let inputs = self.inputs(&needs);
-            match self.fold(&inputs).await? {
-                Folded::Commit(start) => self.start_worker(&id, start).await?,
-                Folded::Found(conflict_id, conflict) => {
-                    self.start_merger(conflict_id, *conflict).await?
+        // What an earlier process finished makes others ready at once.
+        loop {
+            let mut settled = false;
+            for id in self.schedule.ready() {
+                if self.running.len() >= self.shared.plan.run.parallel {
+                    return Ok(None);
                 }
-                Folded::Waiting => {}
-                Folded::Lost(by) => self.block_by_conflict(&id, by),
+                settled |= self.start_one(&id).await?;
+                if self.halted {
+                    return Ok(None);
+                }
             }
-            if self.halted {
-                return Ok(None);
+            if !settled {
+                break;
             }
         }
         if !self.schedule.is_over() {
             Ok(None)
         } else {
             self.settle().await
+        }
+    }
+
+    /// Starts a ready node, or what has to come before it; true when something was settled by that
+    /// without anybody at work.
+    async fn start_one(&mut self, id: &SubtaskId) -> Result<bool, Error> {
+        let needs = self.nodes[id].subtask.needs.clone();
+        let inputs = self.inputs(&needs);
+        match self.fold(&inputs).await? {
+            Folded::Commit(start) if self.absorb(id, &start).await? => Ok(true),
+            Folded::Commit(start) => self.start_worker(id, start).await.map(|()| false),
+            Folded::Found(conflict_id, conflict) => self.start_merger(conflict_id, *conflict).await,
+            Folded::Waiting => Ok(false),
+            Folded::Lost(by) => {
+                self.block_by_conflict(id, by);
+                Ok(true)
+            }
         }
     }
 
@@ -124,13 +139,9 @@ impl Drive {
                 continue;
             };
             inputs.push(done.snapshot.clone());
-            match self.fold(&inputs).await? {
+            match self.fold_or_settle(&inputs).await? {
                 Folded::Commit(_) => {}
-                Folded::Found(conflict_id, conflict) => {
-                    self.start_merger(conflict_id, *conflict).await?;
-                    return Ok(None);
-                }
-                Folded::Waiting => return Ok(None),
+                Folded::Found(..) | Folded::Waiting => return Ok(None),
                 Folded::Lost(by) => {
                     inputs.pop();
                     let kept = "both versions are kept in the run";
@@ -143,6 +154,20 @@ impl Drive {
         match self.fold(&inputs).await? {
             Folded::Commit(merged) => Ok(Some(merged)),
             _ => Ok(None),
+        }
+    }
+
+    /// `fold`, again for every conflict on the way that is settled without anybody at work.
+    async fn fold_or_settle(&mut self, inputs: &[CommitId]) -> Result<Folded, Error> {
+        loop {
+            match self.fold(inputs).await? {
+                Folded::Found(id, conflict) => {
+                    if !self.start_merger(id, *conflict).await? {
+                        return Ok(Folded::Waiting);
+                    }
+                }
+                other => return Ok(other),
+            }
         }
     }
 
@@ -166,10 +191,7 @@ impl Drive {
             self.shared.tell(&Notice::Merged {
                 inputs: inputs.len(),
             });
-            self.shared
-                .journal
-                .append(Event::Merged { inputs, commit })
-                .await?;
+            self.shared.record(Event::Merged { inputs, commit }).await?;
         }
         folded.map_err(|error| Error::Workspace { source: error })
     }
@@ -214,7 +236,57 @@ impl Drive {
         Ok(())
     }
 
-    async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<(), Error> {
+    /// Gives a conflict to a merger; true when it is settled at once, for good or for bad.
+    async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<bool, Error> {
+        let conflict = self.note_conflict(&id, conflict).await?;
+        let name = RoleName::new("merger");
+        let Some(role) = self.role(&name).cloned() else {
+            self.lose(&id, "the plan has no role `merger`".to_owned());
+            return Ok(true);
+        };
+        let who = Agent {
+            round: self.round,
+            subtask: id.clone(),
+            role: name,
+        };
+        if let Some(end) = self.ended_before(&who, &conflict.start) {
+            self.take_merger(end).await?;
+            return Ok(true);
+        }
+        let image = match self.image(&role.sandbox).await {
+            Ok(image) => image,
+            Err(reason) => {
+                self.lose(&id, reason);
+                return Ok(true);
+            }
+        };
+        let start = self.standing(&conflict.start).await?;
+        let first = first::merger(self, &conflict, &role, &image, &start);
+        let sides = self.nodes.values().filter_map(|node| node.done.as_ref());
+        let sides = sides.filter(|done| {
+            self.merges.holds(&conflict.ours, &done.snapshot)
+                || self.merges.holds(&conflict.theirs, &done.snapshot)
+        });
+        let needs = sides.map(|done| done.span.clone()).collect();
+        self.spawn(Job {
+            who,
+            kind: AgentKind::Merger,
+            role,
+            image,
+            start,
+            first,
+            accept: Accept::merge(conflict),
+            parent: self.shared.span.clone(),
+            needs,
+        });
+        Ok(false)
+    }
+
+    async fn note_conflict(
+        &mut self,
+        id: &SubtaskId,
+        conflict: Conflict,
+    ) -> Result<Arc<Conflict>, Error> {
         let files = conflict.files.iter();
         let files: Vec<String> = files.map(|f| crate::workspace::display(&f.path)).collect();
         self.shared.tell(&Notice::Conflict {
@@ -227,7 +299,7 @@ impl Drive {
             theirs: conflict.theirs.clone(),
             files,
         };
-        self.shared.journal.append(found).await?;
+        self.shared.record(found).await?;
         let conflict = Arc::new(conflict);
         let node = ConflictNode {
             conflict: conflict.clone(),
@@ -235,45 +307,11 @@ impl Drive {
             lost: None,
         };
         self.conflicts.insert(id.clone(), node);
-        let name = RoleName::new("merger");
-        let Some(role) = self.role(&name).cloned() else {
-            self.lose(&id, "the plan has no role `merger`".to_owned());
-            return Ok(());
-        };
-        let image = match self.image(&role.sandbox).await {
-            Ok(image) => image,
-            Err(reason) => {
-                self.lose(&id, reason);
-                return Ok(());
-            }
-        };
-        let start = self.standing(&conflict.start).await?;
-        let first = first::merger(self, &conflict, &role, &image, &start);
-        let sides = self.nodes.values().filter_map(|node| node.done.as_ref());
-        let sides = sides.filter(|done| {
-            self.merges.holds(&conflict.ours, &done.snapshot)
-                || self.merges.holds(&conflict.theirs, &done.snapshot)
-        });
-        let needs = sides.map(|done| done.span.clone()).collect();
-        self.spawn(Job {
-            who: Agent {
-                round: self.round,
-                subtask: id,
-                role: name,
-            },
-            kind: AgentKind::Merger,
-            role,
-            image,
-            start,
-            first,
-            accept: Accept::merge(conflict),
-            parent: self.shared.span.clone(),
-            needs,
-        });
-        Ok(())
+        Ok(conflict)
     }
 
     fn spawn(&mut self, job: Job) {
+        self.fresh = true;
         self.running.spawn(worker::work(self.shared.clone(), job));
     }
 

@@ -18,6 +18,11 @@ use crate::journal::{Agent, AgentKind, CommandRun, Event};
 use crate::plan::{AcceptanceCommand, Kind};
 use crate::sandbox::{self, Command, Exit, Sandbox};
 
+/// Notes of commands that have no result.
+const NOT_RUN: &str = "not run: ";
+const STOPPED: &str = "the run was stopped";
+const NO_END: &str = "it did not end";
+
 /// Bytes of a command's output that are kept as evidence.
 const TAIL: usize = 2000;
 
@@ -35,14 +40,17 @@ impl Drive {
             .protected(base, &self.merged, protect)
             .await
             .map_err(source)?;
-        let commands = self.accept_commands().await?;
+        let commands = match self.accepted_before(&tree) {
+            Some(commands) => commands,
+            None => self.accept_commands().await?,
+        };
         let ran = Event::AcceptanceRan {
             round: self.round,
             tree: tree.clone(),
             commands: commands.clone(),
             protected_changes: protected.clone(),
         };
-        self.shared.journal.append(ran).await?;
+        self.shared.record(ran).await?;
         if self.stopped() {
             return Ok(());
         }
@@ -79,14 +87,20 @@ impl Drive {
         });
         let value = serde_json::to_value(&verdict).unwrap_or_default();
         self.shared
-            .journal
-            .append(Event::VerdictGiven {
+            .record(Event::VerdictGiven {
                 round: self.round,
                 verdict: value,
             })
             .await?;
         self.verdict = Some(verdict);
         Ok(())
+    }
+
+    /// What the acceptance commands came to on this very tree in an earlier process, where each of them
+    /// came to something: one that was stopped or never ran has no result yet.
+    fn accepted_before(&self, tree: &TreeId) -> Option<Vec<CommandRun>> {
+        let ran = self.shared.past.acceptance(self.round, tree)?;
+        ran.iter().all(is_told).then(|| ran.clone())
     }
 
     /// Runs the acceptance commands in a fresh sandbox at the merged tree; their exit codes are facts.
@@ -100,6 +114,7 @@ impl Drive {
             subtask: SubtaskId::new("acceptance"),
             role: RoleName::new("acceptance"),
         };
+        self.fresh = true;
         let opened = self.open_at_merged(&who).await;
         let sandbox = match opened {
             Ok(sandbox) => sandbox,
@@ -270,7 +285,7 @@ fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
         exit_code: None,
         seconds: 0.0,
         output_tail: String::new(),
-        note: Some(format!("not run: {reason}")),
+        note: Some(format!("{NOT_RUN}{reason}")),
     }
 }
 
@@ -287,9 +302,15 @@ fn told(exit: Exit, command: &AcceptanceCommand) -> (Option<i32>, Option<String>
             None,
             Some(format!("killed after {} s", command.timeout.as_secs())),
         ),
-        Exit::Cancelled => (None, Some("the run was stopped".to_owned())),
-        Exit::Running => (None, Some("it did not end".to_owned())),
+        Exit::Cancelled => (None, Some(STOPPED.to_owned())),
+        Exit::Running => (None, Some(NO_END.to_owned())),
     }
+}
+
+/// True when a command ran to its end or to a limit of its own.
+fn is_told(run: &CommandRun) -> bool {
+    let cut = |note: &str| note.starts_with(NOT_RUN) || note == STOPPED || note == NO_END;
+    run.exit_code.is_some() || run.note.as_deref().is_some_and(|note| !cut(note))
 }
 
 fn tail(finished: &sandbox::Finished) -> String {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::accept::Accept;
 use super::board::{Notice, Row};
 use super::desk::Desk;
+use super::recall::{self, Recalled};
 use super::settings;
 use super::shared::Shared;
 use super::trees::Standing;
@@ -52,8 +53,9 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
     let (who, kind, start) = (job.who.clone(), job.kind, job.start.commit.clone());
     let span = open_span(&shared, &job);
     let since = Instant::now();
-    announce(&shared, &job).await;
-    let worked = at_desk(&shared, job, span.clone()).await;
+    let recalled = recall::recall(&shared, &job.who, &job.start).await;
+    announce(&shared, &job, recalled.as_ref());
+    let worked = at_desk(&shared, job, recalled, span.clone()).await;
     let (outcome, snapshot, left_out) = match worked {
         Ok(worked) => worked,
         Err(stop) => (stopped(stop, since.elapsed()), start.clone(), Vec::new()),
@@ -95,6 +97,7 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
 async fn at_desk(
     shared: &Arc<Shared>,
     job: Job,
+    recalled: Option<Recalled>,
     span: Span,
 ) -> Result<(Outcome, CommitId, Vec<(String, String)>), Stop> {
     let models = shared.models_of(&job.role).to_vec();
@@ -120,11 +123,18 @@ async fn at_desk(
         shared.clone(),
         job.who.clone(),
         spec,
-        &start,
+        recalled.as_ref().map_or(&start, |recalled| &recalled.at),
         models,
         accept,
     )
     .await?;
+    let (past, spent) = match recalled {
+        Some(recalled) => {
+            desk.recall(&recalled);
+            (recalled.past, recalled.spent)
+        }
+        None => (Vec::new(), Duration::ZERO),
+    };
     let assignment = Assignment {
         system: job.role.prompt.clone(),
         first: job.first,
@@ -138,7 +148,8 @@ async fn at_desk(
             role: job.who.role.to_string(),
             call: 0,
         },
-        past: Vec::new(),
+        past,
+        spent,
         span,
         role: job.role,
     };
@@ -186,7 +197,7 @@ fn open_span(shared: &Shared, job: &Job) -> Span {
     job.parent.agent(&start, &job.needs)
 }
 
-async fn announce(shared: &Shared, job: &Job) {
+fn announce(shared: &Shared, job: &Job, recalled: Option<&Recalled>) {
     let (agent, role) = (job.who.subtask.to_string(), job.role.name.to_string());
     shared.board.put(Row {
         agent: agent.clone(),
@@ -204,11 +215,14 @@ async fn announce(shared: &Shared, job: &Job) {
         round: job.who.round,
     });
     let models = shared.models_of(&job.role);
-    shared.journal.note(Event::AgentStarted {
-        agent: job.who.clone(),
-        kind: job.kind,
-        model: models.first().map(|m| m.about().name).unwrap_or_default(),
-        start: job.start.commit.clone(),
+    shared.journal.note(match recalled {
+        Some(recalled) => recalled.resumed.clone(),
+        None => Event::AgentStarted {
+            agent: job.who.clone(),
+            kind: job.kind,
+            model: models.first().map(|m| m.about().name).unwrap_or_default(),
+            start: job.start.commit.clone(),
+        },
     });
 }
 

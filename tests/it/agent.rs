@@ -268,6 +268,7 @@ fn assignment() -> Assignment {
             call: 0,
         },
         past: Vec::new(),
+        spent: Duration::ZERO,
         span: trace::Span::none(),
     }
 }
@@ -831,6 +832,7 @@ fn recorded(ahead: &mut VecDeque<Answer>, whole: &World, count: usize, last: boo
             reply,
             results,
             left_out: Vec::new(),
+            told: None,
         });
     }
     past
