@@ -9,7 +9,8 @@ use super::live::{Look, Teller};
 use super::out::Form;
 use super::run::{Done, flush, print};
 use super::{order, plan_file, state};
-use crate::config::{Flags, raised};
+use crate::config::{Config, Flags, raised};
+use crate::plan::Plan;
 use crate::run::{self, Keep, Order, Raised, Reopened, Stopper};
 
 /// Go on with a run that was interrupted or crashed, or that a limit stopped
@@ -86,7 +87,32 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
 }
 
 async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Done, Fault> {
-    let order = ready(&reopened, teller, stop).await?;
+    let mut config = state::settings(&Flags::default())?;
+    let plan = settle(&mut config, &reopened, teller)?;
+    let models = order::models(&config, &plan)?;
+    let engine = state::engine(&config).await?;
+    // What its earlier process left at the engine goes first: nobody has two containers at a time.
+    let gone = engine.bury_run(reopened.id().as_str()).await?;
+    gone.iter()
+        .for_each(|line| teller.text(&format!("removed {line}")));
+    order::bury(&engine, &config, teller).await;
+    let order = Order {
+        keep: Keep {
+            plan_path: reopened.kept().plan_path.clone(),
+            plan_files: reopened.plan_files.clone(),
+            secrets: config.secrets.clone(),
+        },
+        plan_text: reopened.plan_text.clone(),
+        task: reopened.task().to_owned(),
+        workspace: reopened.workspace().to_owned(),
+        options: config.run_options(),
+        tracer: order::tracer(&config.trace, teller),
+        plan,
+        models,
+        engine: engine.to_run(),
+        watch: Arc::new(teller.clone()),
+        stop: stop.clone(),
+    };
     let (plan, tracer, plan_only) = (
         order.plan.clone(),
         order.tracer.clone(),
@@ -94,6 +120,8 @@ async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Don
     );
     let summary = run::resume(reopened, order).await;
     flush(&tracer, teller).await;
+    // What the earlier process had asked of the engine may have come to be after its end.
+    order::bury(&engine, &config, teller).await;
     let summary = summary?;
     let plan_text = match plan_only {
         true => order::plan_text(&plan, &summary)?,
@@ -102,9 +130,8 @@ async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Don
     Ok(Done { summary, plan_text })
 }
 
-/// Connects to what the run needs; what its earlier process left at the engine goes first.
-async fn ready(reopened: &Reopened, teller: &Teller, stop: &Stopper) -> Result<Order, Fault> {
-    let mut config = state::settings(&Flags::default())?;
+/// The run's plan as it was kept, and this machine's configuration with what the run was started with.
+fn settle(config: &mut Config, reopened: &Reopened, teller: &Teller) -> Result<Plan, Fault> {
     for warning in &config.warnings {
         teller.text(&format!("warning: {warning}"));
     }
@@ -119,27 +146,5 @@ async fn ready(reopened: &Reopened, teller: &Teller, stop: &Stopper) -> Result<O
     config.resume(&plan, kept)?;
     config.run_id = Some(reopened.id().clone());
     config.trace.origin = reopened.origin();
-    let models = order::models(&config, &plan)?;
-    let engine = state::engine(&config).await?;
-    let gone = engine.bury_run(reopened.id().as_str()).await?;
-    gone.iter()
-        .for_each(|line| teller.text(&format!("removed {line}")));
-    order::bury(&engine, &config, teller).await;
-    Ok(Order {
-        keep: Keep {
-            plan_path: kept.plan_path.clone(),
-            plan_files: reopened.plan_files.clone(),
-            secrets: config.secrets.clone(),
-        },
-        plan_text: reopened.plan_text.clone(),
-        task: reopened.task().to_owned(),
-        workspace: reopened.workspace().to_owned(),
-        options: config.run_options(),
-        tracer: order::tracer(&config.trace, teller),
-        plan,
-        models,
-        engine: engine.to_run(),
-        watch: Arc::new(teller.clone()),
-        stop: stop.clone(),
-    })
+    Ok(plan)
 }

@@ -105,6 +105,10 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
     for warning in &story.warnings {
         out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
     }
+    if standing == "stopped" {
+        let run = text::line(&story.run, 40);
+        out.push_str(&format!("\nnext:    wharf resume {run}\n"));
+    }
     if let Some(summary) = finished {
         out.push('\n');
         out.push_str(&result::delivered(summary));

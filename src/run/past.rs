@@ -32,6 +32,9 @@ pub(super) struct Past {
     /// The model that a call was asked of.
     asked: HashMap<(Agent, u32), String>,
     images: BTreeMap<String, String>,
+    /// The last of each round.
+    accepted: BTreeMap<u32, (TreeId, Vec<CommandRun>)>,
+    verdicts: BTreeMap<u32, Value>,
     /// The last words and the delivery, while no work was done after them.
     summary: Option<Event>,
     delivered: Option<Event>,
@@ -107,10 +110,7 @@ impl Past {
             } => self
                 .acceptance(*round, tree)
                 .is_some_and(|ran| ran == commands),
-            Event::VerdictGiven { round, verdict } => state
-                .verdict
-                .as_ref()
-                .is_some_and(|(r, v)| (r, v) == (round, verdict)),
+            Event::VerdictGiven { round, verdict } => self.verdicts.get(round) == Some(verdict),
             Event::ImageReady { name, id } => self.images.get(name) == Some(id),
             _ => false,
         }
@@ -139,8 +139,8 @@ impl Past {
 
     /// The acceptance commands' results on this very tree.
     pub fn acceptance(&self, round: u32, tree: &TreeId) -> Option<&Vec<CommandRun>> {
-        let ran = self.state.acceptance.as_ref()?;
-        (ran.round == round && ran.tree == *tree).then_some(&ran.commands)
+        let (on, commands) = self.accepted.get(&round)?;
+        (on == tree).then_some(commands)
     }
 
     /// An answer that was paid for and is not part of a conversation with tools.
@@ -193,7 +193,19 @@ impl Past {
                 self.merges.insert((inputs.clone(), commit.clone()));
                 self.work();
             }
-            Event::AcceptanceRan { .. } => self.work(),
+            Event::AcceptanceRan {
+                round,
+                tree,
+                commands,
+                ..
+            } => {
+                self.accepted
+                    .insert(*round, (tree.clone(), commands.clone()));
+                self.work();
+            }
+            Event::VerdictGiven { round, verdict } => {
+                self.verdicts.insert(*round, verdict.clone());
+            }
             Event::ImageReady { name, id } => {
                 self.images.insert(name.clone(), id.clone());
             }
