@@ -1,8 +1,9 @@
 //! Figures side by side in one run, as one JSON object: `cargo bench --bench speed`.
 //!
 //! A tool call in a sandbox against a bare echo over an attached stream and against `docker exec`; a
-//! sandbox ready against `docker run --rm IMAGE true`; a thousand subtasks over sandboxes in memory.
-//! `--only calls|starts|dag` measures one of them.
+//! sandbox ready against `docker run --rm IMAGE true`; a thousand subtasks over sandboxes in memory;
+//! the time until a resumed run of a thousand subtasks starts its first agent. `--only
+//! calls|starts|dag|resume` measures one of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +14,7 @@
 
 mod calls;
 mod dag;
+mod resume;
 mod starts;
 mod world;
 
@@ -41,6 +43,12 @@ fn main() {
         figures.insert(
             "sandbox_ready_ms".to_owned(),
             runtime.block_on(starts::measure()),
+        );
+    }
+    if wanted("resume") {
+        figures.insert(
+            "resume_of_1000".to_owned(),
+            runtime.block_on(resume::measure()),
         );
     }
     println!(

@@ -92,10 +92,10 @@ async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Don
     let models = order::models(&config, &plan)?;
     let engine = state::engine(&config).await?;
     // What its earlier process left at the engine goes first: nobody has two containers at a time.
-    let gone = engine.bury_run(reopened.id().as_str()).await?;
+    let run = reopened.id().as_str();
+    let gone = engine.bury_before(&config.state, run).await?;
     gone.iter()
         .for_each(|line| teller.text(&format!("removed {line}")));
-    order::bury(&engine, &config, teller).await;
     let order = Order {
         keep: Keep {
             plan_path: reopened.kept().plan_path.clone(),

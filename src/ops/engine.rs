@@ -122,11 +122,11 @@ impl Engine {
         Ok(swept.removed.iter().map(line).collect())
     }
 
-    /// Removes what an earlier process of `run` left; the caller holds the run's lock, so that nobody
-    /// works on it.
-    pub async fn bury_run(&self, run: &str) -> Result<Vec<String>, Error> {
-        let theirs = |labels: &sandbox::Labels| labels.run == run;
-        let swept = self.docker.sweep(&theirs).await?;
+    /// `bury`, and what an earlier process of `run` left too: the caller holds that run's lock, so
+    /// that nobody else works on it.
+    pub async fn bury_before(&self, state: &Path, run: &str) -> Result<Vec<String>, Error> {
+        let dead = |labels: &sandbox::Labels| labels.run == run || is_dead(state, labels);
+        let swept = self.docker.sweep(&dead).await?;
         Ok(swept.removed.iter().map(line).collect())
     }
 

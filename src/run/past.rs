@@ -365,7 +365,7 @@ impl Past {
 /// An agent that came to an end of its own which is no success.
 fn failed(talk: &Talk) -> bool {
     talk.ended.as_ref().is_some_and(|end| match &end.ended {
-        Some(report) => report["status"] == Value::from("failed"),
+        Some(report) => report["status"] == "failed",
         None => true,
     })
 }

@@ -102,11 +102,7 @@ async fn at_desk(
 ) -> Result<(Outcome, CommitId, Vec<(String, String)>), Stop> {
     let models = shared.models_of(&job.role).to_vec();
     let window = window(&job.role, &models);
-    let ending = match job.kind {
-        AgentKind::Coordinator => tools::Ending::Plan,
-        AgentKind::Worker | AgentKind::Merger => tools::Ending::Report,
-        AgentKind::Verifier => tools::Ending::Verdict,
-    };
+    let ending = ending(job.kind);
     let tools = tools::Set::new(settings::tools(shared, &job.role, ending)).map_err(|error| {
         Stop::Environment {
             reason: error.to_string(),
@@ -142,12 +138,7 @@ async fn at_desk(
         tools,
         compaction: shared.plan.compaction,
         context_window: window,
-        key: Key {
-            round: job.who.round,
-            subtask: job.who.subtask.to_string(),
-            role: job.who.role.to_string(),
-            call: 0,
-        },
+        key: key(&job.who),
         past,
         spent,
         span,
@@ -165,6 +156,23 @@ async fn at_desk(
     }
     desk.close().await;
     Ok((outcome, desk.snapshot(), desk.left_out()))
+}
+
+fn ending(kind: AgentKind) -> tools::Ending {
+    match kind {
+        AgentKind::Coordinator => tools::Ending::Plan,
+        AgentKind::Worker | AgentKind::Merger => tools::Ending::Report,
+        AgentKind::Verifier => tools::Ending::Verdict,
+    }
+}
+
+fn key(who: &Agent) -> Key {
+    Key {
+        round: who.round,
+        subtask: who.subtask.to_string(),
+        role: who.role.to_string(),
+        call: 0,
+    }
 }
 
 /// Tokens a request and its reply may hold: the plan's word, else what every model of the role can take.

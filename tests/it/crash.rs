@@ -207,7 +207,7 @@ where
 async fn a_run_killed_at_any_line_of_its_journal_comes_to_the_same_end() {
     // Two runs, for the agents of each go in another order.
     let mut kills = 0;
-    for step in [1, 2] {
+    for step in [1, 3] {
         let whole = Arc::new(recorded().await);
         let cuts: Vec<usize> = (0..=whole.lines.len()).step_by(step).collect();
         kills += cuts.len();
@@ -251,8 +251,8 @@ async fn a_run_killed_over_and_over_comes_to_the_same_end() {
     panic!("it never came to an end");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_last_record_cut_at_any_byte_is_cut_off_and_the_run_goes_on() {
+/// The small run's last record that is so, cut at every `step`th byte, and each time resumed.
+async fn cut_within(record: impl Fn(&Event) -> bool, step: usize) {
     let plan =
         "version: 1\nname: small\ntask: Do it\nsubtasks: [{id: a, role: coder, brief: BRIEF a.}]\n";
     let small = |ask: &Ask| match ask.role {
@@ -263,42 +263,43 @@ async fn a_last_record_cut_at_any_byte_is_cut_off_and_the_run_goes_on() {
         _ => report("done", "made ünï"),
     };
     let whole = Recorded::of(&[("x.txt", "x\n")], plan, small).await;
-    let last = whole.lines.iter().position(|line| {
+    let last = whole.lines.iter().rposition(|line| record(&line.event));
+    let last = last.expect("such a record");
+    let ends = whole.boundaries();
+    let (from, to) = (ends[last], ends[last + 1]);
+    let whole = Arc::new(whole);
+    let one = move |cut: usize| {
+        let whole = whole.clone();
+        async move {
+            let state = whole.killed(&whole.journal[..cut]);
+            let again = whole.resume(state, Raised::default(), small).await;
+            let again = again.unwrap_or_else(|error| panic!("cut at byte {cut}: {error}"));
+            assert_eq!(again.summary.snapshot, whole.summary.snapshot);
+            assert_eq!(again.patch, whole.patch);
+            // Where only its newline is missing the record is whole. Else the cut is told.
+            let told = again.lines.iter().find_map(|line| match line.event {
+                Event::Resumed { torn, .. } => Some(torn as usize),
+                _ => None,
+            });
+            let torn = if cut + 1 == to { 0 } else { cut - from };
+            assert_eq!(told, Some(torn));
+        }
+    };
+    let bytes = (from..to).step_by(step).chain([to - 1]);
+    each(bytes, one).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_last_record_cut_at_any_byte_is_cut_off_and_the_run_goes_on() {
+    cut_within(|e| matches!(e, Event::Summarised { .. }), 1).await;
+    let saved = |e: &Event| {
         matches!(
-            &line.event,
+            e,
             Event::TurnDone {
                 snapshot: Some(_),
                 ..
             }
         )
-    });
-    let last = last.unwrap();
-    let ends = whole.boundaries();
-    let cuts = ends[last]..ends[last + 1];
-    let (whole, ends) = (Arc::new(whole), Arc::new(ends));
-    let one = move |cut: usize| {
-        let (whole, ends) = (whole.clone(), ends.clone());
-        async move {
-            let state = whole.killed(&whole.journal[..cut]);
-            let again = whole.resume(state, Raised::default(), small).await;
-            let again = again.unwrap_or_else(|error| panic!("cut at byte {cut}: {error}"));
-            assert_eq!(
-                again.summary.snapshot, whole.summary.snapshot,
-                "cut at byte {cut}"
-            );
-            // Only its newline is missing: it is whole. Else the cut is told.
-            let torn = cut - ends[last];
-            let is_whole = cut + 1 == ends[last + 1];
-            let told = again.lines.iter().find_map(|line| match line.event {
-                Event::Resumed { torn, .. } => Some(torn as usize),
-                _ => None,
-            });
-            assert_eq!(
-                told,
-                Some(if is_whole { 0 } else { torn }),
-                "cut at byte {cut}"
-            );
-        }
     };
-    each(cuts, one).await;
+    cut_within(saved, 13).await;
 }
