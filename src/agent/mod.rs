@@ -7,7 +7,7 @@
 //!
 //! Every reply leads to exactly one `Turn`. What an agent is told beside its tool results either stands
 //! in the last of them or follows from the reply alone, so a conversation is rebuilt from replies and
-//! results and needs no record of its own.
+//! results and needs no record of its own but what it was told when it went on in another process.
 
 pub mod first;
 pub mod history;

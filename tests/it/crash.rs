@@ -60,7 +60,9 @@ fn work(id: &str, turns: usize) -> Answer {
         ("free", 1) => write("free.txt", &"much to read\n".repeat(1000)),
         ("free", 2) => Answer::call("read_file", json!({"path": "free.txt"})),
         ("mend", 0) => write("mend.txt", "mended\n"),
-        ("right" | "mend", 1) => report("done", "not checked yet"),
+        // One looks before it says so again, the other insists.
+        ("right", 1) => report("done", "not checked yet"),
+        ("mend", _) => report("done", "as it is"),
         (_, turns) if turns < 4 => Answer::calls(vec![
             ("bash", json!({"command": append})),
             ("bash", json!({"command": format!("cat {id}.log")})),

@@ -508,3 +508,33 @@ async fn a_secret_that_a_command_prints_is_in_no_file_of_the_run() {
     assert!(journal.contains("[secret]") && !journal.contains("tvly-canary"));
     wharf::journal::read(&world.state.join("runs/run/journal.jsonl")).unwrap();
 }
+
+/// Handed back as often as that is done, the verdict is taken as it is; a new process counts on.
+#[tokio::test]
+async fn what_was_handed_back_before_is_counted() {
+    let stubborn = |ask: &Ask| {
+        let turns = ask
+            .messages
+            .iter()
+            .filter(|m| m["role"] == "assistant")
+            .count();
+        match (ask.role, turns) {
+            (Role::Verifier, 0) => Answer::call("list_files", json!({})),
+            (Role::Verifier, _) => passes(&["It is done"], "I looked at it"),
+            _ => diligent(ask),
+        }
+    };
+    let whole = Recorded::of(FILES, &plan("", ONE), stubborn).await;
+    assert_eq!(whole.summary.status, Status::Unverified);
+    let cut = after(
+        &whole,
+        |e| matches!(e, Event::TurnDone { turn: 3, agent, .. } if agent.role.as_str() == "verifier"),
+    );
+    let state = whole.killed(until(&whole, cut));
+    let again = whole
+        .resume(state, Raised::default(), stubborn)
+        .await
+        .unwrap();
+    assert_eq!(again.summary.status, Status::Unverified);
+    assert_eq!(again.requests.len(), 1, "the third verdict is the last");
+}
