@@ -122,6 +122,7 @@ async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Don
     flush(&tracer, teller).await;
     // What the earlier process had asked of the engine may have come to be after its end.
     order::bury(&engine, &config, teller).await;
+    order::trim(&engine, config.cache, teller).await;
     let summary = summary?;
     let plan_text = match plan_only {
         true => order::plan_text(&plan, &summary)?,

@@ -1,7 +1,7 @@
 //! A resumed run's configuration: what shapes the run is the run's own; keys, servers and the engine are
 //! those of now.
 
-use super::{Config, Error, number, providers};
+use super::{Config, Error, number};
 use crate::plan::Plan;
 use crate::run::{Kept, Raised};
 
@@ -10,13 +10,9 @@ impl Config {
     /// environment's wishes for a new run count for nothing.
     ///
     /// # Errors
-    /// A provider without a usable address.
+    /// A provider without a usable address, a credential that is not set.
     pub fn resume(&mut self, plan: &Plan, kept: &Kept) -> Result<(), Error> {
-        for (name, provider) in &plan.providers {
-            let provider = providers::of_plan(name, provider, &self.env)?;
-            self.providers.insert(name.clone(), provider);
-        }
-        self.collect_secrets();
+        self.keys(plan)?;
         self.delivery = kept.delivery.clone();
         self.apply = kept.wishes.apply;
         self.verify = kept.wishes.verify;

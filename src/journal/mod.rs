@@ -7,6 +7,7 @@
 //! Never: a type of a room above.
 
 mod beside;
+mod egress;
 mod event;
 mod fold;
 mod mask;
@@ -14,6 +15,7 @@ mod read;
 mod write;
 
 pub use beside::whole;
+pub use egress::{Egress, EgressStep};
 pub use event::*;
 pub use fold::{AgentState, Conflict, State, SubtaskState};
 pub use read::{Line, Read, read};

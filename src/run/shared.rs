@@ -13,7 +13,7 @@ use super::gate::Gates;
 use super::past::Past;
 use super::pot::Pot;
 use super::{Models, Options, Stopper};
-use crate::id::RunId;
+use crate::id::{RoleName, RunId};
 use crate::journal::{self, Event, Writer};
 use crate::sandbox;
 use crate::workspace::{Base, Store};
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     /// What earlier processes did of the run.
     pub past: Past,
     pub engine: Arc<dyn sandbox::Engine>,
+    /// Where agents' sandboxes come from.
+    pub pool: sandbox::Pool,
     pub models: Models,
     pub pot: Pot,
     pub gates: Gates,
@@ -69,6 +71,12 @@ impl Shared {
             .roles
             .get(role.name.as_str())
             .map_or(&self.models.default, |own| own)
+    }
+
+    /// Containers that are kept ready for a role; Wharf's own commands run in the plan's sandbox.
+    pub fn warm(&self, role: &RoleName) -> usize {
+        let role = self.plan.roles.get(role);
+        role.map_or(self.plan.sandbox.warm, |role| role.sandbox.warm)
     }
 
     /// The exit code of the signal that stops the run, once one came.

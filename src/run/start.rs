@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::board::{Board, Notice};
 use super::drive::Drive;
+use super::egress;
 use super::gate::Gates;
 use super::kept::Kept;
 use super::past::Past;
@@ -17,7 +18,7 @@ use super::{Error, Order, Summary, changed, finish, lock, trees};
 use crate::id::RunId;
 use crate::journal::{self, Event, RunStarted, Writer};
 use crate::plan;
-use crate::sandbox::Tree;
+use crate::sandbox::{Pool, Tree};
 use crate::trace::{RunStart, Span};
 use crate::workspace::{Base, Source, Store};
 
@@ -56,6 +57,7 @@ pub(super) async fn conduct(opened: Opened) -> Result<Summary, Error> {
         Ok(()) => finish::end(&mut drive).await,
         Err(error) => finish::broken(&mut drive, error).await,
     };
+    shared.pool.close().await;
     shared.span.end();
     drop(drive);
     drop(shared);
@@ -253,6 +255,7 @@ pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
         journal: begun.journal,
         spent: begun.past.active(),
         past: begun.past,
+        pool: Pool::new(order.engine.clone(), &order.stop.cancel),
         engine: order.engine,
         models: order.models,
         pot,
@@ -311,11 +314,6 @@ fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
 }
 
 pub(super) fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
-    let full = order
-        .plan
-        .roles
-        .values()
-        .filter(|r| r.sandbox.network == crate::plan::Network::Full);
     let names = finish::model_names(&order.models);
     Notice::Started {
         run: id.to_string(),
@@ -323,7 +321,7 @@ pub(super) fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
         recorded: names.iter().any(|name| name.starts_with("replay:")),
         model: names.join(", "),
         run_dir: dir.display().to_string(),
-        network: full.map(|role| role.name.to_string()).collect(),
+        network: egress::announced(&order.plan),
     }
 }
 

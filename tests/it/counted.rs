@@ -8,8 +8,8 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use wharf::sandbox::memory::Memory;
 use wharf::sandbox::{
-    Answer, Changes, Command, Engine, Error, Facts, Finished, Image, ImageSpec, Listing,
-    ProcessAction, Progress, Read, Sandbox, Search, Spec, Tree,
+    Answer, Changes, Command, Engine, Error, Facts, Finished, Image, ImageSpec, Layer, Listing,
+    ProcessAction, Progress, Read, Sandbox, Search, Spec, Tree, Vacant,
 };
 
 /// How many sandboxes are open, by the subtask they were opened for.
@@ -43,14 +43,14 @@ impl Engine for Counted {
         self.memory.prepare(image, progress, cancel)
     }
 
-    fn open<'a>(
+    fn start<'a>(
         &'a self,
         spec: &'a Spec,
-        tree: &'a Tree,
+        layer: Option<&'a Layer>,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Vacant>, Error>> {
         Box::pin(async move {
-            let inner = self.memory.open(spec, tree, cancel).await?;
+            let inner = self.memory.start(spec, layer, cancel).await?;
             let subtask = spec.labels.subtask.clone();
             let mut open = self.open.lock().unwrap();
             let count = open.entry(subtask.clone()).or_default();
@@ -58,24 +58,33 @@ impl Engine for Counted {
             if *count > 1 {
                 self.twice.lock().unwrap().push(subtask.clone());
             }
-            let one: Arc<dyn Sandbox> = Arc::new(One {
-                inner,
+            let place = Place {
                 open: self.open.clone(),
                 subtask: Mutex::new(Some(subtask)),
-            });
-            Ok(one)
+            };
+            let vacant: Box<dyn Vacant> = Box::new(Empty { inner, place });
+            Ok(vacant)
         })
+    }
+
+    fn layer<'a>(
+        &'a self,
+        spec: &'a Spec,
+        tree: Arc<Tree>,
+        progress: &'a dyn Progress,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Layer, Error>> {
+        self.memory.layer(spec, tree, progress, cancel)
     }
 }
 
-struct One {
-    inner: Arc<dyn Sandbox>,
+/// One that is counted, until it is counted out.
+struct Place {
     open: Arc<Mutex<BTreeMap<String, usize>>>,
-    /// None once it is counted out.
     subtask: Mutex<Option<String>>,
 }
 
-impl One {
+impl Place {
     fn gone(&self) {
         if let Some(subtask) = self.subtask.lock().unwrap().take() {
             *self.open.lock().unwrap().get_mut(&subtask).unwrap() -= 1;
@@ -84,10 +93,51 @@ impl One {
 }
 
 /// A lost connection ends a container as well as a closed one.
-impl Drop for One {
+impl Drop for Place {
     fn drop(&mut self) {
         self.gone();
     }
+}
+
+struct Empty {
+    inner: Box<dyn Vacant>,
+    place: Place,
+}
+
+impl Vacant for Empty {
+    fn furnish<'a>(
+        &'a mut self,
+        tree: Arc<Tree>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.inner.furnish(tree, cancel)
+    }
+
+    fn fill<'a>(
+        self: Box<Self>,
+        tree: &'a Tree,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
+        Box::pin(async move {
+            let Empty { inner, place } = *self;
+            let inner = inner.fill(tree, cancel).await?;
+            let one: Arc<dyn Sandbox> = Arc::new(One { inner, place });
+            Ok(one)
+        })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.inner.is_gone()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        self.inner.close()
+    }
+}
+
+struct One {
+    inner: Arc<dyn Sandbox>,
+    place: Place,
 }
 
 impl Sandbox for One {
@@ -147,7 +197,7 @@ impl Sandbox for One {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.inner.close().await;
-            self.gone();
+            self.place.gone();
         })
     }
 }
