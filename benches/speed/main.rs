@@ -3,8 +3,9 @@
 //! A tool call in a sandbox against a bare echo over an attached stream and against `docker exec`; a
 //! sandbox ready against `docker run --rm IMAGE true`; a thousand subtasks over sandboxes in memory;
 //! sixty-four sandboxes at once; a warm sandbox against a cold one; 1 GB of output; starts and scans at
-//! a workspace of 1 GB in 100,000 files, whose layer stays at the engine until it is cleaned.
-//! `--only NAME` measures one of them: calls, starts, dag, many, warm, output, large.
+//! a workspace of 1 GB in 100,000 files, whose layer stays at the engine until it is cleaned; the time
+//! until a resumed run of a thousand subtasks starts its first agent.
+//! `--only NAME` measures one of them: calls, starts, dag, many, warm, output, large, resume.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +19,7 @@ mod dag;
 mod large;
 mod many;
 mod output;
+mod resume;
 mod starts;
 mod warm;
 mod workspace;
@@ -25,7 +27,9 @@ mod world;
 
 use serde_json::{Map, Value};
 
-const PARTS: [&str; 7] = ["dag", "output", "calls", "starts", "many", "warm", "large"];
+const PARTS: [&str; 8] = [
+    "dag", "output", "calls", "starts", "many", "warm", "large", "resume",
+];
 /// Those whose figures hold the process's peak memory.
 const APART: [&str; 2] = ["dag", "output"];
 
@@ -59,6 +63,7 @@ async fn part(name: &str) -> (&'static str, Value) {
         "starts" => ("sandbox_ready_ms", starts::measure().await),
         "many" => ("many_at_once", many::measure().await),
         "warm" => ("warm_ms", warm::measure().await),
+        "resume" => ("resume_of_1000", resume::measure().await),
         _ => ("large_workspace_ms", large::measure().await),
     }
 }

@@ -128,6 +128,23 @@ impl History {
         });
     }
 
+    /// Adds words to what stands last, which is a result or a message to the agent; nothing where there
+    /// is neither, for then nothing happened that they could be about.
+    pub fn add(&mut self, words: Option<&str>) {
+        let Some(words) = words else {
+            return;
+        };
+        let last = match self.items.last_mut() {
+            Some(Item::User(text)) => text,
+            Some(Item::Reply { results, .. }) => match results.last_mut() {
+                Some(shown) => &mut shown.text,
+                None => return,
+            },
+            None => return,
+        };
+        *last = format!("{}\n{words}", last.trim_end());
+    }
+
     /// The list to send: system, user, then replies each directly followed by their results; never two
     /// user messages in a row.
     pub fn messages(&self) -> Vec<Message> {

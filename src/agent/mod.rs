@@ -7,7 +7,7 @@
 //!
 //! Every reply leads to exactly one `Turn`. What an agent is told beside its tool results either stands
 //! in the last of them or follows from the reply alone, so a conversation is rebuilt from replies and
-//! results and needs no record of its own.
+//! results and needs no record of its own but what it was told when it went on in another process.
 
 pub mod first;
 pub mod history;
@@ -50,6 +50,8 @@ pub struct Assignment {
     pub key: model::Key,
     /// Replies to go on from, in order; empty for a fresh agent.
     pub past: Vec<Past>,
+    /// What an earlier process used of its time.
+    pub spent: Duration,
     /// The agent's span: turns put theirs under it.
     pub span: trace::Span,
 }
@@ -62,6 +64,8 @@ pub struct Past {
     pub results: Option<Vec<CallOutput>>,
     /// What `Checkpoint::turn` gave back.
     pub left_out: Vec<String>,
+    /// What the agent was told after this turn when it went on in another process.
+    pub told: Option<String>,
 }
 
 /// What an agent's loop reaches of the run: model, sandbox, snapshots, the live board.

@@ -329,7 +329,7 @@ impl Worker<'_> {
 
     /// What is told after a turn stands at the end of its last result.
     fn note(&mut self, course: &mut Course) {
-        self.used.time = self.started.elapsed();
+        self.used.time = self.elapsed();
         let near = self.used.near(&self.role.limits, self.tools.ending());
         if let (Some(last), Some(near)) = (course.results.last_mut(), near)
             && course.ended.is_none()

@@ -24,7 +24,7 @@ pub async fn work(assignment: Assignment, checkpoint: &dyn Checkpoint) -> Outcom
         ended,
         turns: worker.used.turns,
         tool_calls: worker.used.tool_calls,
-        elapsed: worker.started.elapsed(),
+        elapsed: worker.elapsed(),
         results: worker.results,
     }
 }
@@ -42,7 +42,9 @@ pub(super) struct Worker<'a> {
     /// Files were edited and no command ran since.
     pub unchecked: bool,
     pub asked_to_check: bool,
-    pub started: Instant,
+    started: Instant,
+    /// Used by an earlier process.
+    spent: Duration,
     pub deadline: Instant,
     request: Request,
     names: Vec<String>,
@@ -76,6 +78,7 @@ impl<'a> Worker<'a> {
             reply_tokens,
         );
         let started = Instant::now();
+        let left = limits.time.saturating_sub(assignment.spent);
         Self {
             checkpoint,
             history: history.with_tools(&specs),
@@ -93,7 +96,8 @@ impl<'a> Worker<'a> {
             unchecked: false,
             asked_to_check: false,
             started,
-            deadline: started + limits.time.min(Duration::from_secs(365 * 86_400)),
+            spent: assignment.spent,
+            deadline: started + left.min(Duration::from_secs(365 * 86_400)),
             past: assignment.past,
             barren: 0,
             overflows: 0,
@@ -110,7 +114,7 @@ impl<'a> Worker<'a> {
             }
         }
         loop {
-            self.used.time = self.started.elapsed();
+            self.used.time = self.elapsed();
             if let Some(limit) = self.used.over(&self.role.limits) {
                 return Err(Stop::AgentLimit { limit });
             }
@@ -145,28 +149,52 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes a reply of an earlier process with its results; runs its calls where none are recorded.
+    /// What the loop knows of the conversation is then what it knew when the reply came.
     async fn relive(&mut self, past: Past) -> Result<Option<Value>, Stop> {
+        self.history.fit();
+        let estimate = self.history.estimate();
+        self.settle_estimate(estimate, &past.reply);
         let Some(results) = past.results else {
-            return self.step(past.reply).await;
+            let ended = self.step(past.reply).await?;
+            self.history.add(past.told.as_deref());
+            return Ok(ended);
         };
         self.count(&past.reply);
-        if past.reply.calls.is_empty() {
+        let ended = if past.reply.calls.is_empty() {
             let nudge = self.nudge(&past.reply);
             self.history.text(&past.reply, nudge);
             self.barren += 1;
-            return Ok(None);
-        }
-        self.barren = 0;
-        self.history.calls(&past.reply, &results, &past.left_out);
+            None
+        } else {
+            self.history.calls(&past.reply, &results, &past.left_out);
+            self.recall(results)
+        };
+        self.history.add(past.told.as_deref());
+        Ok(ended)
+    }
+
+    /// Takes recorded results in; gives the arguments of an ending call that was handed in.
+    fn recall(&mut self, results: Vec<CallOutput>) -> Option<Value> {
         let ending = self.tools.ending();
-        let ended = results.iter().find(|r| r.tool == ending && !r.failed);
-        let ended = ended.map(|r| r.arguments.clone());
+        // Arguments that are a text belong to a call that was refused before it was one.
+        let made = |result: &&CallOutput| !result.arguments.is_string();
+        let asked_to_check = |result: &CallOutput| result.text.contains(words::CHECK_FIRST);
+        let ends = |result: &&CallOutput| result.tool == ending && !result.failed;
+        let usable =
+            |result: &CallOutput| result.tool != ending || !result.failed || asked_to_check(result);
+        let ended = results.iter().find(ends).map(|r| r.arguments.clone());
+        self.barren = match results.iter().filter(made).any(usable) {
+            true => 0,
+            false => self.barren + 1,
+        };
         for result in results {
             self.remember(&result);
-            self.used.tool_calls += u32::from(result.tool != ending);
+            let counts = made(&&result) && result.tool != ending;
+            self.used.tool_calls += u32::from(counts);
+            self.asked_to_check |= result.tool == ending && asked_to_check(&result);
             self.results.push(result);
         }
-        Ok(ended)
+        ended
     }
 
     fn count(&mut self, reply: &Reply) {
@@ -205,9 +233,7 @@ impl<'a> Worker<'a> {
             let asking = self.checkpoint.ask(request, &self.span);
             match self.bounded(asking).await? {
                 Ok(reply) => {
-                    if !reply.usage.estimated {
-                        self.history.calibrate(estimate, reply.usage.input);
-                    }
+                    self.settle_estimate(estimate, &reply);
                     return Ok(reply);
                 }
                 Err(Stop::ContextOverflow) if self.overflows < OVERFLOWS => {
@@ -225,6 +251,18 @@ impl<'a> Worker<'a> {
                 Err(stop) => return Err(stop),
             }
         }
+    }
+
+    /// Takes the model's own count of the request that was estimated.
+    fn settle_estimate(&mut self, estimate: u64, reply: &Reply) {
+        if !reply.usage.estimated {
+            self.history.calibrate(estimate, reply.usage.input);
+        }
+    }
+
+    /// The agent's time so far, that of an earlier process included.
+    pub fn elapsed(&self) -> Duration {
+        self.spent + self.started.elapsed()
     }
 
     /// Waits for something of the run's within the agent's time, hearing the cancel.

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use super::fault::Fault;
 use super::{
-    apply, clean, completions, config, diff, doctor, images, init, log, plan, record, run, runs,
-    show,
+    apply, clean, completions, config, diff, doctor, images, init, log, plan, record, resume, run,
+    runs, show,
 };
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
@@ -29,6 +29,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Run(Box<run::Args>),
+    Resume(resume::Args),
     Init(init::Args),
     Plan(plan::Args),
     Images(images::Args),
@@ -49,6 +50,7 @@ impl Verb {
     pub async fn act(self) -> Result<i32, Fault> {
         match self {
             Self::Run(args) => run::act(*args).await,
+            Self::Resume(args) => resume::act(&args).await,
             Self::Init(args) => init::act(&args),
             Self::Plan(args) => plan::act(args),
             Self::Images(args) => images::act(args).await,

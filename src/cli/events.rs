@@ -111,7 +111,36 @@ fn event(event: &Event) -> String {
         } => {
             format!("run {status} (exit {exit_code}): {reason}")
         }
-        Event::Resumed { wharf_version } => format!("resumed by wharf {wharf_version}"),
+        Event::Resumed {
+            wharf_version,
+            torn,
+            retry_failed,
+            ..
+        } => {
+            let cut = match torn {
+                0 => String::new(),
+                torn => format!(", {torn} bytes of an unfinished last record cut off"),
+            };
+            let again = match retry_failed {
+                true => ", failed subtasks again",
+                false => "",
+            };
+            format!("resumed by wharf {wharf_version}{again}{cut}")
+        }
+        Event::AgentResumed {
+            agent,
+            snapshot,
+            after,
+            ..
+        } => format!(
+            "{} goes on after turn {after} at {}",
+            who(agent.subtask.as_str(), agent.role.as_str()),
+            short(snapshot.as_str())
+        ),
+        Event::ImageReady { name, id } => {
+            let id = id.strip_prefix("sha256:").unwrap_or(id);
+            format!("image {name} is {}", short(id))
+        }
         Event::Applied { paths, refused } if refused.is_empty() => {
             format!(
                 "applied {}: {}",

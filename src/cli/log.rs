@@ -41,7 +41,8 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     loop {
         // Asked before reading: what a run wrote before it let go is then surely read.
         let held = crate::ops::held(&found.dir);
-        for (raw, line) in tail.more()? {
+        let (lines, damage) = tail.more();
+        for (raw, line) in lines {
             ended = match line.event {
                 Event::RunEnded { .. } => true,
                 Event::Resumed { .. } => false,
@@ -52,6 +53,10 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
             } else {
                 events::record(&line)
             })?;
+        }
+        // What stands before a damaged line was worth printing.
+        if let Some(damage) = damage {
+            return Err(damage);
         }
         if !args.follow || ended || !out::is_open() {
             return Ok(0);
@@ -75,10 +80,21 @@ fn check(found: &Found) -> Result<i32, Fault> {
             Ok(0)
         }
         Err(error @ crate::journal::Error::Damaged { .. }) => {
-            out::print(&format!("damaged: {error}"))?;
+            out::print(&format!("damaged: {error}\n{}", saved(&error)))?;
             Ok(1)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// What of a damaged journal can still be used.
+fn saved(error: &crate::journal::Error) -> String {
+    match error {
+        crate::journal::Error::Damaged { line, .. } if *line > 1 => format!(
+            "lines 1 to {} are whole: `wharf log` prints them; the run cannot go on from them",
+            line - 1
+        ),
+        _ => "nothing of it can be used".to_owned(),
     }
 }
 
@@ -101,13 +117,16 @@ impl Tail {
         })
     }
 
-    /// The lines that were finished since the last call, raw and decoded.
-    fn more(&mut self) -> Result<Vec<(String, Line)>, Fault> {
+    /// The lines that were finished since the last call, raw and decoded, up to one that is none.
+    fn more(&mut self) -> (Vec<(String, Line)>, Option<Fault>) {
         let mut bytes = Vec::new();
-        self.file
+        let read = self
+            .file
             .seek(SeekFrom::Start(self.offset))
-            .and_then(|_| self.file.read_to_end(&mut bytes))
-            .map_err(|error| Fault::io("read", &self.path, &error))?;
+            .and_then(|_| self.file.read_to_end(&mut bytes));
+        if let Err(error) = read {
+            return (Vec::new(), Some(Fault::io("read", &self.path, &error)));
+        }
         let whole = bytes
             .iter()
             .rposition(|&b| b == b'\n')
@@ -119,14 +138,17 @@ impl Tail {
             .filter(|t| !t.is_empty())
         {
             self.number += 1;
-            let line = serde_json::from_slice(text).map_err(|error| {
-                let place = format!("{} line {}", self.path.display(), self.number);
-                Fault::new(3, "journal", format!("{place}: {error}"))
-                    .hint("`wharf log RUN --check` says whether the journal is damaged")
-            })?;
-            lines.push((String::from_utf8_lossy(text).into_owned(), line));
+            match serde_json::from_slice(text) {
+                Ok(line) => lines.push((String::from_utf8_lossy(text).into_owned(), line)),
+                Err(error) => {
+                    let place = format!("{} line {}", self.path.display(), self.number);
+                    let fault = Fault::new(3, "journal", format!("{place}: {error}"))
+                        .hint("`wharf log RUN --check` says whether the journal is damaged");
+                    return (lines, Some(fault));
+                }
+            }
         }
-        Ok(lines)
+        (lines, None)
     }
 }
 
@@ -143,12 +165,15 @@ mod tests {
             r#"{"seq":1,"at":"2026-01-01T00:00:00Z","prev":"","type":"round_started","round":1}"#;
         let mut tail = Tail::open(file.path()).unwrap();
         file.write_all(&text.as_bytes()[..20]).unwrap();
-        assert!(tail.more().unwrap().is_empty());
+        assert!(tail.more().0.is_empty());
         file.write_all(&text.as_bytes()[20..]).unwrap();
         file.write_all(b"\nnonsense").unwrap();
-        let lines = tail.more().unwrap();
+        let (lines, damage) = tail.more();
+        assert!(damage.is_none());
         assert_eq!(lines[0].0, text);
-        file.write_all(b"\n").unwrap();
-        assert!(tail.more().unwrap_err().message.contains("line 2"));
+        file.write_all(format!("\n{text}\n").as_bytes()).unwrap();
+        let (lines, damage) = tail.more();
+        assert!(lines.is_empty());
+        assert!(damage.unwrap().message.contains("line 2"));
     }
 }

@@ -7,6 +7,7 @@
 
 mod apply;
 mod args;
+mod attend;
 mod clean;
 mod completions;
 mod config;
@@ -25,6 +26,7 @@ mod plan;
 mod plan_file;
 mod record;
 mod result;
+mod resume;
 mod run;
 mod runs;
 mod show;

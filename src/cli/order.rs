@@ -14,7 +14,7 @@ use super::{plan, state};
 use crate::config::{Config, Flags};
 use crate::journal::{self, Event};
 use crate::plan::Plan;
-use crate::run::{Delivery, Models, Order, Stopper, Summary};
+use crate::run::{Delivery, Keep, Models, Order, Stopper, Summary};
 use crate::{ops, trace};
 
 /// Bytes of a task.
@@ -109,11 +109,13 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Re
     let models = models(&config, &file.plan)?;
     let engine = state::engine(&config).await?;
     bury(&engine, &config, teller).await;
-    let tracer = trace::Tracer::open(&config.trace).unwrap_or_else(|error| {
-        teller.text(&format!("warning: {error}"));
-        trace::Tracer::unsent(&config.trace)
-    });
+    let tracer = tracer(&config.trace, teller);
     let order = Order {
+        keep: Keep {
+            plan_path: file.path,
+            plan_files: file.files,
+            secrets: config.secrets.clone(),
+        },
         options: config.run_options(),
         plan: file.plan,
         plan_text: file.text,
@@ -132,8 +134,16 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Re
     })
 }
 
+/// The tracer of these options; where they cannot be used, spans go nowhere.
+pub fn tracer(options: &trace::Options, teller: &Teller) -> trace::Tracer {
+    trace::Tracer::open(options).unwrap_or_else(|error| {
+        teller.text(&format!("warning: {error}"));
+        trace::Tracer::unsent(options)
+    })
+}
+
 /// Removes what dead runs left. It must not keep a new run from starting, so a failure is only told.
-async fn bury(engine: &ops::Engine, config: &Config, teller: &Teller) {
+pub async fn bury(engine: &ops::Engine, config: &Config, teller: &Teller) {
     match engine.bury(&config.state).await {
         Ok(gone) => gone
             .iter()

@@ -19,6 +19,15 @@ pub enum Form {
 }
 
 impl Form {
+    /// The form that the flags ask for.
+    pub fn wanted(json: bool, events: bool) -> Self {
+        match (json, events) {
+            (true, _) => Self::Json,
+            (_, true) => Self::Events,
+            _ => Self::Text,
+        }
+    }
+
     /// The form the raw arguments ask for; known before they are parsed, so that an error in them
     /// is told in the same form.
     pub fn of(args: &[OsString]) -> Self {

@@ -1,5 +1,7 @@
 //! Plan files on disk: which one is meant, its text, and the files it names.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
@@ -14,6 +16,8 @@ pub struct PlanFile {
     pub text: String,
     /// None: the built-in plan.
     pub path: Option<PathBuf>,
+    /// The files that it names, by the name it gives them.
+    pub files: BTreeMap<String, String>,
 }
 
 impl PlanFile {
@@ -31,6 +35,7 @@ pub fn find(path: Option<&Path>) -> Result<PlanFile, Fault> {
             plan: Plan::built_in().map_err(|error| fault(&error))?,
             text: plan::DEFAULT.to_owned(),
             path: None,
+            files: BTreeMap::new(),
         }),
     }
 }
@@ -48,14 +53,29 @@ pub fn read(path: &Path) -> Result<PlanFile, Fault> {
     let whole = std::path::absolute(path)
         .map_err(|error| Fault::new(2, "plan", format!("find {}: {error}", path.display())))?;
     let directory = whole.parent().unwrap_or(Path::new("/")).to_owned();
-    let load = |name: &str| load(&directory, name);
+    let files = RefCell::new(BTreeMap::new());
+    let load = |name: &str| {
+        let text = load(&directory, name)?;
+        files.borrow_mut().insert(name.to_owned(), text.clone());
+        Ok(text)
+    };
     let plan =
         plan::parse(&text, &path.display().to_string(), &load).map_err(|error| fault(&error))?;
     Ok(PlanFile {
         plan,
         text,
         path: Some(whole),
+        files: files.into_inner(),
     })
+}
+
+/// A plan as a run kept it: its text and the files it names.
+pub fn kept(text: &str, name: &str, files: &BTreeMap<String, String>) -> Result<Plan, Fault> {
+    let load = |name: &str| {
+        let text = files.get(name).cloned();
+        text.ok_or_else(|| "the run did not keep it".to_owned())
+    };
+    plan::parse(text, name, &load).map_err(|error| fault(&error))
 }
 
 /// A plan's error as the person sees it: several lines with place, source and hint.

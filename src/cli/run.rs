@@ -1,13 +1,13 @@
 //! `wharf run`: one task under one plan, from the flags to the exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::attend::{attend, noise};
 use super::fault::Fault;
-use super::live::{Live, LogLine, Look, Noise, Teller};
+use super::live::{Look, Teller};
 use super::order;
 use super::out::{self, Form};
 use super::result;
-use super::signals::Signals;
 use crate::run::{self, Stopper, Summary};
 
 /// Run a task: plan it, work it in containers, merge, verify, deliver
@@ -97,46 +97,27 @@ pub struct Args {
 
 impl Args {
     fn look(&self) -> Look {
-        let noise = match (self.quiet, self.verbose) {
-            (true, _) => Noise::Quiet,
-            (_, true) => Noise::Verbose,
-            _ => Noise::Normal,
-        };
         Look {
-            noise,
+            noise: noise(self.quiet, self.verbose),
             events: self.events,
         }
     }
 
     fn form(&self) -> Form {
-        match (self.json, self.events) {
-            (true, _) => Form::Json,
-            (_, true) => Form::Events,
-            _ => Form::Text,
-        }
+        Form::wanted(self.json, self.events)
     }
 }
 
 /// Runs the task and prints what it came to.
 pub async fn act(args: Args) -> Result<i32, Fault> {
-    let look = args.look();
-    let signals = Signals::listen()?;
-    let live = Live::start(look)
-        .map_err(|error| Fault::environment(format!("start the progress display: {error}")))?;
-    let teller = live.teller();
-    listen_to_logs(&teller, look.noise);
-    let stop = Stopper::default();
-    let tell = |line: &str| teller.text(line);
-    let outcome = tokio::select! {
-        outcome = work(&args, &teller, &stop) => outcome,
-        code = signals.second(&stop, tell) => {
-            return Err(Fault::new(code, "interrupted", "stopped at once, without waiting for the run")
-                .hint("`wharf show last` says how far it came"));
-        }
-    };
-    live.close();
-    let done = outcome?;
-    print(&args, &done)?;
+    let done = attend(args.look(), async |teller, stop| {
+        work(&args, teller, stop).await
+    });
+    let done = done.await?;
+    if let (Some(path), Some(text)) = (&args.output, &done.plan_text) {
+        super::record::write_new(path, text)?;
+    }
+    print(args.form(), args.output.as_deref(), &done)?;
     Ok(done.summary.exit_code)
 }
 
@@ -155,10 +136,7 @@ async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Faul
     let (plan, tracer) = (order.plan.clone(), order.tracer.clone());
     let summary = run::start(order).await;
     order::trim(&engine, cache, teller).await;
-    tracer.flush(order::FLUSH_LIMIT).await;
-    if let Some(warning) = tracer.warning() {
-        teller.text(&format!("warning: {warning}"));
-    }
+    flush(&tracer, teller).await;
     let summary = summary?;
     let plan_text = match args.plan_only {
         true => order::plan_text(&plan, &summary)?,
@@ -167,10 +145,16 @@ async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Faul
     Ok(Done { summary, plan_text })
 }
 
-fn print(args: &Args, done: &Done) -> Result<(), Fault> {
-    if let (Some(path), Some(text)) = (&args.output, &done.plan_text) {
-        super::record::write_new(path, text)?;
+/// Sends the last spans, and says so when some were lost.
+pub async fn flush(tracer: &crate::trace::Tracer, teller: &Teller) {
+    tracer.flush(order::FLUSH_LIMIT).await;
+    if let Some(warning) = tracer.warning() {
+        teller.text(&format!("warning: {warning}"));
     }
+}
+
+/// Prints what a run came to; `written` is where its plan went.
+pub fn print(form: Form, written: Option<&Path>, done: &Done) -> Result<(), Fault> {
     let object = |first: Option<&str>| -> Result<serde_json::Value, Fault> {
         let mut fields = serde_json::Map::new();
         if let Some(word) = first {
@@ -186,10 +170,10 @@ fn print(args: &Args, done: &Done) -> Result<(), Fault> {
         }
         Ok(fields.into())
     };
-    match args.form() {
+    match form {
         Form::Json => out::json(&object(None)?),
         Form::Events => out::json(&object(Some("result"))?),
-        Form::Text => match (&done.plan_text, &args.output) {
+        Form::Text => match (&done.plan_text, written) {
             (Some(_), Some(path)) => out::print(&format!(
                 "plan written to {}\nnext: wharf run --plan {}",
                 path.display(),
@@ -199,21 +183,4 @@ fn print(args: &Args, done: &Done) -> Result<(), Fault> {
             (None, _) => out::print(&result::lines(&done.summary)),
         },
     }
-}
-
-/// Sends warnings, and with `-v` everything, to the thread that owns the terminal.
-fn listen_to_logs(teller: &Teller, noise: Noise) {
-    let level = match noise {
-        Noise::Verbose => "wharf=debug,warn",
-        Noise::Normal | Noise::Quiet => "wharf=warn,error",
-    };
-    let teller = teller.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(level))
-        .with_ansi(false)
-        .without_time()
-        .with_writer(move || LogLine::new(teller.clone()))
-        .finish();
-    // Only a second run in one process would find one installed; it keeps that one.
-    drop(tracing::subscriber::set_global_default(subscriber));
 }

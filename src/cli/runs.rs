@@ -78,6 +78,9 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
     if more > 0 {
         table.push_str(&format!("… {more} older; --limit shows more\n"));
     }
+    if rows.iter().any(|row| row.status == "stopped") {
+        table.push_str("stopped: crashed before its end; `wharf resume RUN` goes on with it\n");
+    }
     out::print(&table)?;
     Ok(0)
 }

@@ -106,6 +106,10 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
     for warning in &story.warnings {
         out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
     }
+    if standing == "stopped" {
+        let run = text::line(&story.run, 40);
+        out.push_str(&format!("\nnext:    wharf resume {run}\n"));
+    }
     if let Some(summary) = finished {
         out.push('\n');
         out.push_str(&result::delivered(summary));
@@ -117,7 +121,7 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
 fn head(story: &Story, standing: &str) -> String {
     let word = match standing {
         "running" => style("running").cyan().bold(),
-        "stopped" => style("stopped before its end").yellow().bold(),
+        "stopped" => style("crashed, can be resumed").yellow().bold(),
         _ => style("not ended; whether it runs could not be told")
             .yellow()
             .bold(),

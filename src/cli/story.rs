@@ -185,7 +185,11 @@ impl Story {
                     reason: reason.clone(),
                 });
             }
-            Event::Resumed { .. } => self.ended = None,
+            Event::Resumed { .. } => {
+                self.ended = None;
+                // Whoever was at work is not, until the journal says that they go on.
+                self.stop();
+            }
             of_agent => self.tell_agent(of_agent),
         }
     }
@@ -222,6 +226,15 @@ impl Story {
                 if let Some(at) = self.of_agent(agent) {
                     at.turns = *turn;
                     at.tool_calls += u32::try_from(results.len()).unwrap_or(u32::MAX);
+                }
+            }
+            Event::AgentResumed { agent, .. } => {
+                if let Some(node) = self.node(agent.subtask.as_str()) {
+                    node.state = "running";
+                }
+                if let Some(at) = self.of_agent(agent) {
+                    at.running = true;
+                    (at.seconds, at.reason) = (None, None);
                 }
             }
             Event::Egress { agent, step, .. } => {

@@ -27,6 +27,7 @@ pub fn notice(notice: &Notice) -> String {
             }
             return text::line(&format!("{line}; state in {run_dir}"), 400);
         }
+        Notice::Resumed { .. } => resumed(notice),
         Notice::Preparing { line } => line.clone(),
         Notice::Base {
             files,
@@ -89,6 +90,36 @@ fn base(
             .map(|(p, why)| format!("{p} ({why})"))
             .collect();
         line.push_str(&format!("; left out: {}", few(&named)));
+    }
+    line
+}
+
+fn resumed(notice: &Notice) -> String {
+    let Notice::Resumed {
+        done,
+        open,
+        torn,
+        lost_tokens,
+        seconds,
+        ..
+    } = notice
+    else {
+        return String::new();
+    };
+    let mut line = format!(
+        "resumed after {}: {} done, {} in the middle",
+        text::seconds(*seconds),
+        text::plural(*done, "subtask"),
+        text::plural(*open, "agent")
+    );
+    if *torn > 0 {
+        line.push_str(&format!("; {torn} bytes of an unfinished record cut off"));
+    }
+    if *lost_tokens > 0 {
+        line.push_str(&format!(
+            "; {} tokens of requests without an answer count as spent",
+            text::count(*lost_tokens)
+        ));
     }
     line
 }

@@ -22,6 +22,11 @@ impl Config {
         self.shown.clear();
         self.limits(plan, &written);
         self.models(plan, file)?;
+        self.keys(plan)
+    }
+
+    /// The servers and the credentials that a plan names, read from the environment of now.
+    pub(super) fn keys(&mut self, plan: &Plan) -> Result<(), Error> {
         for (name, provider) in &plan.providers {
             let provider = providers::of_plan(name, provider, &self.env)?;
             self.providers.insert(name.clone(), provider);

@@ -7,6 +7,7 @@
 //!
 //! Precedence: flag, environment (`WHARF_…`), plan, user config, built-in.
 
+mod again;
 mod apply;
 mod docker;
 mod env;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use crate::id::{self, RunId};
 use crate::{run, trace};
 
+pub use again::raised;
 pub use docker::{Docker, Tls};
 pub use env::Env;
 pub use layer::Source;

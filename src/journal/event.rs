@@ -35,6 +35,21 @@ pub enum Event {
         model: String,
         start: CommitId,
     },
+    /// An agent of an earlier process goes on with its conversation, in a fresh sandbox.
+    AgentResumed {
+        agent: Agent,
+        /// Where the fresh sandbox is opened.
+        snapshot: CommitId,
+        /// What it is told, and at the end of which turn: the last whole one, or the one whose calls
+        /// run again.
+        told: Option<String>,
+        after: u32,
+    },
+    /// An image that sandboxes of the run are opened from.
+    ImageReady {
+        name: String,
+        id: String,
+    },
     /// A sandbox answered for the first time.
     SandboxOpened {
         agent: Agent,
@@ -63,7 +78,12 @@ pub enum Event {
         attempt: u32,
         messages: usize,
         reserved_tokens: u64,
+        #[serde(default)]
+        reserved_usd: f64,
         request_hash: String,
+        /// The model that is asked, of several the one whose turn it is.
+        #[serde(default)]
+        model: String,
     },
     ModelAnswered {
         agent: Agent,
@@ -79,6 +99,11 @@ pub enum Event {
         attempt: u32,
         reason: String,
         retry_seconds: Option<f64>,
+        /// What the attempt may have cost all the same.
+        #[serde(default)]
+        spent_tokens: u64,
+        #[serde(default)]
+        spent_usd: f64,
     },
     /// A turn's calls ran; their results and, when files changed, the snapshot they led to.
     TurnDone {
@@ -163,6 +188,15 @@ pub enum Event {
     /// `wharf resume` opened the journal again.
     Resumed {
         wharf_version: String,
+        /// Subtasks of the last round that failed are worked again.
+        #[serde(default)]
+        retry_failed: bool,
+        /// Bytes of an unfinished last line that were cut off.
+        #[serde(default)]
+        torn: u64,
+        /// As in `RunStarted`, with limits that were raised since.
+        #[serde(default)]
+        options: Value,
     },
     /// `wharf apply` or `--apply` put the result into the operator's directory.
     Applied {
@@ -174,6 +208,9 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunStarted {
     pub wharf_version: String,
+    /// The version of the lines that follow; see `VERSION`.
+    #[serde(default = "first_version")]
+    pub journal: u32,
     pub run: RunId,
     pub task: String,
     pub plan_name: String,
@@ -184,6 +221,18 @@ pub struct RunStarted {
     /// Every value that shapes the run and is in neither plan nor task.
     pub options: Value,
     pub trace_id: Option<String>,
+    /// The run's own span, for a resumed part to join it.
+    #[serde(default)]
+    pub root_span: Option<String>,
+}
+
+/// The version of the lines that this program writes and the newest it reads. It rises when an older
+/// program would misread a line; a new type or a new key with a default does not raise it.
+pub const VERSION: u32 = 1;
+
+/// Journals from before there was a number.
+fn first_version() -> u32 {
+    1
 }
 
 /// Which conversation an event belongs to.

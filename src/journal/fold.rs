@@ -18,6 +18,8 @@ use crate::id::{CommitId, SubtaskId, TreeId};
 pub struct State {
     pub started: Option<(Timestamp, RunStarted)>,
     pub last: Option<Timestamp>,
+    /// Time in which no process worked on the run: between the last line of one and the first of the next.
+    pub idle: jiff::SignedDuration,
     pub base: Option<Base>,
     pub round: u32,
     pub plans: Vec<Plan>,
@@ -129,6 +131,9 @@ impl State {
 
     /// Takes one line more.
     pub fn take(&mut self, line: &Line) {
+        if let (Event::Resumed { .. }, Some(last)) = (&line.event, self.last) {
+            self.idle += line.at.duration_since(last).max(jiff::SignedDuration::ZERO);
+        }
         self.last = Some(line.at);
         match &line.event {
             Event::RunStarted(started) => self.started = Some((line.at, started.clone())),
@@ -172,6 +177,13 @@ impl State {
                 state.kind = Some(*kind);
                 state.model.clone_from(model);
                 state.start = Some(start.clone());
+                // A second beginning is a conversation of its own; what the first cost stays.
+                (state.turns, state.tool_calls) = (0, 0);
+                (state.snapshot, state.ended) = (None, None);
+                state.left_out.clear();
+            }
+            Event::AgentResumed { agent, .. } => {
+                self.agents.entry(agent.clone()).or_default().ended = None;
             }
             Event::ModelAsked {
                 agent,
@@ -332,11 +344,21 @@ impl State {
                     result: result.clone(),
                 });
             }
+            Event::Resumed { .. } => (self.ended, self.stopping) = (None, None),
             Event::Applied { paths, refused } => {
                 self.applied = Some((paths.clone(), refused.clone()));
             }
             _ => {}
         }
+    }
+
+    /// Seconds in which the run was worked on.
+    pub fn seconds(&self) -> f64 {
+        let Some(((from, _), to)) = self.started.as_ref().zip(self.last) else {
+            return 0.0;
+        };
+        let whole = to.duration_since(*from) - self.idle;
+        whole.as_secs_f64().max(0.0)
     }
 
     /// Tokens, money and calls of the whole run.

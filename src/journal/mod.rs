@@ -1,16 +1,20 @@
 //! The append-only record of a run's facts, the only truth for show, resume and replay.
 //!
-//! Owns: the closed set of events, their lines on disk, one writer a run, the fold from events to a state.
-//! Takes: events in plain types.
+//! Owns: the closed set of events, their lines on disk, large outputs beside them, one writer a run, the
+//! fold from events to a state.
+//! Takes: events in plain types, and values that must not be written.
 //! Gives: `Writer` (appends, acknowledged once on disk), `read`, `fold`.
 //! Never: a type of a room above.
 
+mod beside;
 mod egress;
 mod event;
 mod fold;
+mod mask;
 mod read;
 mod write;
 
+pub use beside::whole;
 pub use egress::{Egress, EgressStep};
 pub use event::*;
 pub use fold::{AgentState, Conflict, State, SubtaskState};
@@ -26,11 +30,27 @@ pub enum Error {
         path: std::path::PathBuf,
         source: std::io::Error,
     },
-    /// A line that is neither whole nor a torn tail.
+    /// A line that is neither whole nor a torn tail. The lines before it are whole.
     #[error("{} line {line}: {what}", path.display())]
     Damaged {
         path: std::path::PathBuf,
         line: usize,
+        what: String,
+    },
+    /// Written by a later program, whose lines this one could misread.
+    #[error(
+        "{} is of version {version} and this wharf reads up to {}: a newer wharf wrote it",
+        path.display(),
+        VERSION
+    )]
+    Newer {
+        path: std::path::PathBuf,
+        version: u64,
+    },
+    /// A large output that was put beside the journal is gone or is not what it was.
+    #[error("{}: {what}", path.display())]
+    Beside {
+        path: std::path::PathBuf,
         what: String,
     },
     /// The writer's task is gone; the first failure was reported to whoever appended then.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Error, Event};
+use super::{Error, Event, VERSION};
 
 /// One record: its place, its time, the hash of the line before it, and the fact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,11 +39,25 @@ pub fn read(path: &Path) -> Result<Read, Error> {
         path: path.to_owned(),
         source,
     })?;
-    parse(&bytes).map_err(|(line, what)| Error::Damaged {
-        path: path.to_owned(),
-        line,
-        what,
+    parse(&bytes).map_err(|(line, what)| match newer(&bytes) {
+        Some(version) => Error::Newer {
+            path: path.to_owned(),
+            version,
+        },
+        None => Error::Damaged {
+            path: path.to_owned(),
+            line,
+            what,
+        },
     })
+}
+
+/// The version that the first line names, when it is one that this program does not know.
+fn newer(bytes: &[u8]) -> Option<u64> {
+    let first = bytes.split(|&b| b == b'\n').next()?;
+    let line: serde_json::Value = serde_json::from_slice(first).ok()?;
+    let version = line.get("journal")?.as_u64()?;
+    (version > u64::from(VERSION)).then_some(version)
 }
 
 /// `read` without a file. The error is the line's number and what is wrong with it.
@@ -76,7 +90,13 @@ pub fn parse(bytes: &[u8]) -> Result<Read, (usize, String)> {
 }
 
 fn checked(text: &[u8], number: usize, prev: &str) -> Result<Line, String> {
-    let line: Line = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    let line: Line = serde_json::from_slice(text).map_err(|error| {
+        if text.iter().all(|&b| b == 0) {
+            format!("holds {} NUL bytes and no record", text.len())
+        } else {
+            error.to_string()
+        }
+    })?;
     if line.seq != number as u64 {
         return Err(format!(
             "is numbered {}, a line is missing or was added",
@@ -85,6 +105,12 @@ fn checked(text: &[u8], number: usize, prev: &str) -> Result<Line, String> {
     }
     if line.prev != prev {
         return Err("does not follow from the line before it: one of them was changed".to_owned());
+    }
+    match &line.event {
+        Event::RunStarted(started) if started.journal > VERSION => {
+            return Err(format!("is of version {}", started.journal));
+        }
+        _ => {}
     }
     Ok(line)
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::mask::Mask;
 use super::read::{chain, read};
-use super::{Error, Event};
+use super::{Error, Event, beside};
 
 /// Appends events; cheap to clone. An append returns once its line is on disk.
 #[derive(Clone)]
@@ -29,6 +30,11 @@ struct Job {
 impl Writer {
     /// Creates or goes on with the journal at `path`; a torn tail is cut off first and its length returned.
     pub fn open(path: &Path) -> Result<(Self, Handle, u64), Error> {
+        Self::masking(path, &[])
+    }
+
+    /// `open`, and none of these values is ever written.
+    pub fn masking(path: &Path, secrets: &[String]) -> Result<(Self, Handle, u64), Error> {
         let io = |operation| {
             let path = path.to_owned();
             move |source| Error::Io {
@@ -64,6 +70,7 @@ impl Writer {
             seq: found.lines.len() as u64,
             prev: found.chain,
             length: found.whole + u64::from(ends_without_newline),
+            mask: Mask::new(secrets),
         };
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
@@ -115,6 +122,7 @@ struct Tail {
     prev: String,
     /// Bytes of whole lines.
     length: u64,
+    mask: Mask,
 }
 
 /// A line on its way to disk; `Line` reads it.
@@ -139,7 +147,7 @@ fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
         }
         let outcome = match &broken {
             Some(reason) => Err(reason.clone()),
-            None => tail.append(&batch),
+            None => tail.append(&mut batch),
         };
         if let Err(reason) = &outcome {
             broken = Some(reason.clone());
@@ -157,20 +165,14 @@ fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
 impl Tail {
     /// Writes a batch with one sync. After a failure the file is cut back to its last whole line, as
     /// far as that can be done, so that a full disk leaves no torn middle.
-    fn append(&mut self, batch: &[Job]) -> Result<(), String> {
+    fn append(&mut self, batch: &mut [Job]) -> Result<(), String> {
         let (mut seq, mut prev) = (self.seq, self.prev.clone());
         let mut bytes = Vec::new();
         for job in batch {
             seq += 1;
-            let line = Outgoing {
-                seq,
-                at: jiff::Timestamp::now(),
-                prev: &prev,
-                event: &job.event,
-            };
-            let text = serde_json::to_vec(&line).map_err(|e| format!("encode an event: {e}"))?;
-            prev = chain(&text);
-            bytes.extend_from_slice(&text);
+            let text = self.line(seq, &prev, &mut job.event)?;
+            prev = chain(text.as_bytes());
+            bytes.extend_from_slice(text.as_bytes());
             bytes.push(b'\n');
         }
         let written = self
@@ -184,6 +186,33 @@ impl Tail {
         self.length += bytes.len() as u64;
         (self.seq, self.prev) = (seq, prev);
         Ok(())
+    }
+
+    /// An event as its line; what it holds beside that is on disk by then.
+    fn line(&self, seq: u64, prev: &str, event: &mut Event) -> Result<String, String> {
+        let encode = |error: serde_json::Error| format!("encode an event: {error}");
+        let line = |event: &Event| {
+            let at = jiff::Timestamp::now();
+            serde_json::to_string(&Outgoing {
+                seq,
+                at,
+                prev,
+                event,
+            })
+        };
+        let mut text = line(event).map_err(encode)?;
+        if self.mask.hits(&text) {
+            let mut value = serde_json::to_value(&*event).map_err(encode)?;
+            self.mask.value(&mut value);
+            *event = serde_json::from_value(value).map_err(encode)?;
+            text = line(event).map_err(encode)?;
+        }
+        if text.len() > beside::LARGEST && matches!(event, Event::TurnDone { .. }) {
+            let dir = self.path.parent().unwrap_or(Path::new("."));
+            beside::put(dir, event).map_err(|error| self.say("keep an output beside", &error))?;
+            text = line(event).map_err(encode)?;
+        }
+        Ok(text)
     }
 
     fn say(&self, operation: &str, error: &std::io::Error) -> String {

@@ -129,6 +129,14 @@ impl Engine {
         Ok(swept.removed.iter().map(line).collect())
     }
 
+    /// `bury`, and what an earlier process of `run` left too: the caller holds that run's lock, so
+    /// that nobody else works on it.
+    pub async fn bury_before(&self, state: &Path, run: &str) -> Result<Vec<String>, Error> {
+        let dead = |labels: &sandbox::Labels| labels.run == run || is_dead(state, labels);
+        let swept = self.docker.sweep(&dead).await?;
+        Ok(swept.removed.iter().map(line).collect())
+    }
+
     /// Removes cached images, oldest last use first, until the rest has at most `cache` bytes; a line
     /// for each that is gone.
     pub async fn trim(&self, cache: u64) -> Result<Vec<String>, Error> {

@@ -69,6 +69,8 @@ mod tests {
             attempt,
             messages: 1,
             reserved_tokens: 1,
+            reserved_usd: 0.0,
+            model: String::new(),
             request_hash: hash.to_owned(),
         };
         let answered = Event::ModelAnswered {

@@ -71,6 +71,15 @@ impl Accept {
         })
     }
 
+    /// So often an ending call was handed back before, in an earlier process.
+    pub fn recall(&self, times: u32) {
+        match self {
+            Self::Merge(resolving) => resolving.recall(times),
+            Self::Verdict(asked) => asked.bounces.store(times, Ordering::SeqCst),
+            Self::Plan(_) | Self::Report => {}
+        }
+    }
+
     /// `Err` holds what the agent has to mend.
     pub async fn check(&self, desk: &Desk, arguments: &Value) -> Result<(), String> {
         match self {

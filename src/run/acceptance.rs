@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::board::Notice;
 use super::drive::Drive;
 use super::{Error, desk, egress, settings};
-use crate::id::{CommitId, RoleName, SubtaskId};
+use crate::id::{CommitId, RoleName, SubtaskId, TreeId};
 use crate::journal::{Agent, CommandRun, WithBase};
 use crate::plan::AcceptanceCommand;
 use crate::sandbox::{self, Command, Exit, Sandbox};
@@ -16,7 +16,21 @@ use crate::workspace;
 /// Bytes of a command's output that are kept as evidence.
 const TAIL: usize = 2000;
 
+/// Notes of commands that have no result.
+const NOT_RUN: &str = "not run: ";
+const STOPPED: &str = "the run was stopped";
+const NO_END: &str = "it did not end";
+
 impl Drive {
+    /// What the acceptance commands came to on this very tree in an earlier process, where each of them
+    /// came to something: one that was stopped or never ran has no result yet.
+    pub fn accepted_before(&self, tree: &TreeId) -> Option<(Vec<CommandRun>, Option<WithBase>)> {
+        let (ran, with_base) = self.shared.past.acceptance(self.round, tree)?;
+        let beside = with_base.iter().flat_map(|with_base| &with_base.commands);
+        let told = ran.iter().chain(beside).all(is_told);
+        told.then(|| (ran.clone(), with_base.clone()))
+    }
+
     /// Runs the commands in a fresh sandbox at the merged tree; their exit codes are facts.
     pub async fn accept_commands(&mut self) -> Vec<CommandRun> {
         let merged = self.merged.clone();
@@ -85,6 +99,7 @@ impl Drive {
             subtask: SubtaskId::new(name),
             role: RoleName::new("acceptance"),
         };
+        self.fresh = true;
         let sandbox = self.open_at(&who, commit).await?;
         let mut runs = Vec::new();
         for command in &commands {
@@ -151,7 +166,7 @@ fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
         exit_code: None,
         seconds: 0.0,
         output_tail: String::new(),
-        note: Some(format!("not run: {reason}")),
+        note: Some(format!("{NOT_RUN}{reason}")),
     }
 }
 
@@ -168,9 +183,15 @@ fn told(exit: Exit, command: &AcceptanceCommand) -> (Option<i32>, Option<String>
             None,
             Some(format!("killed after {} s", command.timeout.as_secs())),
         ),
-        Exit::Cancelled => (None, Some("the run was stopped".to_owned())),
-        Exit::Running => (None, Some("it did not end".to_owned())),
+        Exit::Cancelled => (None, Some(STOPPED.to_owned())),
+        Exit::Running => (None, Some(NO_END.to_owned())),
     }
+}
+
+/// True when a command ran to its end or to a limit of its own.
+fn is_told(run: &CommandRun) -> bool {
+    let cut = |note: &str| note.starts_with(NOT_RUN) || note == STOPPED || note == NO_END;
+    run.exit_code.is_some() || run.note.as_deref().is_some_and(|note| !cut(note))
 }
 
 fn tail(finished: &sandbox::Finished) -> String {

@@ -9,7 +9,11 @@ use super::{Error, STOP_LIMIT};
 impl Drive {
     /// Runs one agent; None when it was dropped because it did not stop in time or ended by a fault of ours.
     pub async fn alone(&mut self, job: Job) -> Result<Option<End>, Error> {
-        let deadline = self.shared.started + self.shared.plan.run.time;
+        if let Some(end) = self.ended_before(&job.who, &job.start.commit) {
+            return Ok(Some(end));
+        }
+        self.fresh = true;
+        let deadline = self.shared.deadline();
         let cancel = self.shared.stop.cancel.clone();
         self.running.spawn(worker::work(self.shared.clone(), job));
         let ended = tokio::select! {

@@ -101,12 +101,15 @@ impl Call<'_> {
                 retry::Next::Again(wait) => Some(wait),
                 retry::Next::Stop => None,
             };
+            let spent = bill::failed(&error, self.request, self.about.price);
             self.shared.journal.note(Event::ModelFailed {
                 agent: self.who.clone(),
                 call: self.request.key.call,
                 attempt,
                 reason: error.to_string(),
                 retry_seconds: wait.map(|w| w.as_secs_f64()),
+                spent_tokens: spent.tokens as u64,
+                spent_usd: spent.cost_usd,
             });
             let Some(wait) = wait else {
                 return Err(self.give_up(&error));
@@ -153,6 +156,8 @@ impl Call<'_> {
             attempt,
             messages: self.request.messages.len(),
             reserved_tokens: worst.tokens as u64,
+            reserved_usd: worst.cost_usd,
+            model: self.about.name.clone(),
             request_hash: model::request_hash(self.request),
         };
         self.shared

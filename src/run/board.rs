@@ -27,6 +27,17 @@ pub enum Notice {
         run_dir: String,
         network: Vec<String>,
     },
+    /// An earlier process worked on the run: what of it stands, and who goes on.
+    Resumed {
+        run: String,
+        done: usize,
+        open: usize,
+        /// Bytes of an unfinished last record that were cut off.
+        torn: u64,
+        /// Tokens of requests that were out; they count as spent.
+        lost_tokens: u64,
+        seconds: f64,
+    },
     Preparing {
         line: String,
     },

@@ -9,12 +9,22 @@ use super::worker::Job;
 use super::{Error, first};
 use crate::id::SubtaskId;
 use crate::journal::{self, Agent, AgentKind, Event};
-use crate::plan::{Dag, Kind, Role};
+use crate::plan::{self, Dag, Kind, Role};
 use crate::trace::{AgentStart, Span};
+
+/// A plan as the journal has it.
+struct Known {
+    subtasks: Vec<plan::Subtask>,
+    summary: String,
+    criteria: Vec<String>,
+}
 
 impl Drive {
     /// Gives this round its subtasks; false when there are none and the run cannot go on.
     pub async fn plan(&mut self) -> Result<bool, Error> {
+        if let Some(known) = self.plan_before() {
+            return self.adopt_again(known).await;
+        }
         let fixed = self.shared.plan.subtasks.clone();
         if !fixed.is_empty() {
             let limit = self.shared.plan.run.subtasks.max(fixed.len());
@@ -30,6 +40,36 @@ impl Drive {
             };
         }
         self.ask_coordinator().await
+    }
+
+    /// The plan of this round that an earlier process accepted.
+    fn plan_before(&self) -> Option<Known> {
+        let plans = &self.shared.past.state().plans;
+        let known = plans.iter().find(|plan| plan.round == self.round)?;
+        Some(Known {
+            subtasks: known.subtasks.iter().map(planned).collect(),
+            summary: known.summary.clone(),
+            criteria: known.criteria.clone(),
+        })
+    }
+
+    /// Takes an accepted plan in once more; false when the roles are no longer those it was made for.
+    async fn adopt_again(&mut self, known: Known) -> Result<bool, Error> {
+        let (roles, limit) = (&self.shared.plan.roles, known.subtasks.len());
+        let dag = match &self.dag {
+            None => Dag::new(known.subtasks, limit, roles),
+            Some(before) => before.extend(known.subtasks, limit, roles),
+        };
+        match dag {
+            Ok(dag) => self
+                .adopt(dag, known.summary, known.criteria)
+                .await
+                .map(|()| true),
+            Err(error) => {
+                self.fail(format!("the plan of round {}: {error}", self.round));
+                Ok(false)
+            }
+        }
     }
 
     async fn ask_coordinator(&mut self) -> Result<bool, Error> {
@@ -156,7 +196,7 @@ impl Drive {
                 })
                 .collect(),
         };
-        self.shared.journal.append(accepted).await?;
+        self.shared.record(accepted).await?;
         self.facts.failed.clear();
         self.facts.verdict = None;
         self.verdict = None;
@@ -187,5 +227,15 @@ impl Drive {
         }
         self.dag = Some(dag);
         Ok(())
+    }
+}
+
+fn planned(subtask: &journal::Subtask) -> plan::Subtask {
+    plan::Subtask {
+        id: subtask.id.clone(),
+        role: subtask.role.clone(),
+        title: subtask.title.clone(),
+        brief: subtask.brief.clone(),
+        needs: subtask.needs.clone(),
     }
 }

@@ -89,6 +89,7 @@ async fn patch(drive: &Drive, path: &Path) -> Result<Event, Error> {
 async fn branch(drive: &mut Drive, name: &str) -> Result<Event, Error> {
     let steps = steps(drive).await?;
     let shared = &drive.shared;
+    let name = &shared.past.branch(name);
     let delivered = shared
         .store
         .deliver_branch(&shared.workspace, &shared.base, name, &steps)

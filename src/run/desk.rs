@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::accept::Accept;
 use super::ask;
 use super::board::Notice;
+use super::recall::Recalled;
 use super::shared::Shared;
 use super::trees::{self, Standing, Taken};
 use super::words;
@@ -74,6 +75,16 @@ impl Desk {
             calls,
             reopened,
         })
+    }
+
+    /// Goes on from what an earlier process knew of the agent.
+    pub fn recall(&self, recalled: &Recalled) {
+        self.calls.store(recalled.calls, Ordering::SeqCst);
+        self.accept.recall(recalled.bounces);
+        self.now.send_modify(|now| {
+            now.left_out.clone_from(&recalled.left_out);
+            now.results.clone_from(&recalled.results);
+        });
     }
 
     /// The last snapshot of what the agent made.

@@ -47,6 +47,8 @@ pub(super) struct Drive {
     pub verdict: Option<Verdict>,
     /// No agent may be started any more: none could be asked, or the pot is empty.
     pub halted: bool,
+    /// Something was worked in this process: last words and delivery of an earlier one are out of date.
+    pub fresh: bool,
 }
 
 /// A planned subtask.
@@ -105,7 +107,18 @@ impl Drive {
             criteria,
             verdict: None,
             halted: false,
+            fresh: false,
         }
+        .recalling()
+    }
+
+    /// Knows the merges that earlier processes made.
+    fn recalling(mut self) -> Self {
+        let shared = self.shared.clone();
+        for (inputs, commit) in &shared.past.state().merges {
+            self.merges.recall(inputs, commit);
+        }
+        self
     }
 
     /// Recorded words are about the files they were recorded on; on others the reports may not hold.
@@ -126,12 +139,13 @@ impl Drive {
 
     /// Runs rounds until one needs no other, none remain, or something stops the run.
     pub async fn run(&mut self) -> Result<(), Error> {
-        self.warn_of_recording();
+        if !self.shared.past.resumed() {
+            self.warn_of_recording();
+        }
         loop {
             self.round += 1;
             self.shared
-                .journal
-                .append(Event::RoundStarted { round: self.round })
+                .record(Event::RoundStarted { round: self.round })
                 .await?;
             self.shared.tell(&Notice::Round { round: self.round });
             if !self.plan().await? || self.shared.options.plan_only {
@@ -213,6 +227,17 @@ impl Drive {
         Ok(read)
     }
 
+    /// Journals an image, and says so when it is another one than an earlier process used.
+    fn note_image(&self, image: &Image) {
+        let (name, id) = (image.name.clone(), image.id.clone());
+        if self.shared.past.other_image(&name, &id).is_some() {
+            self.shared.warn(format!(
+                "the image {name} changed since the run began: what is worked from here on sees the new one"
+            ));
+        }
+        self.shared.note(Event::ImageReady { name, id });
+    }
+
     /// The ready image of a role's sandbox.
     pub async fn image(&mut self, sandbox: &plan::Sandbox) -> Result<Image, String> {
         let shared = self.shared.clone();
@@ -233,6 +258,7 @@ impl Drive {
             .prepare(&spec, &progress, &shared.stop.cancel)
             .await;
         let image = ready.map_err(|error| describe(&error))?;
+        self.note_image(&image);
         self.images.insert(spec, image.clone());
         self.layer(sandbox, image.clone()).await;
         Ok(image)

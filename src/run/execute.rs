@@ -18,7 +18,7 @@ use crate::workspace::Conflict;
 impl Drive {
     /// Works the DAG until every node is in its final place and what is done is merged.
     pub async fn execute(&mut self) -> Result<(), Error> {
-        let deadline = self.shared.started + self.shared.plan.run.time;
+        let deadline = self.shared.deadline();
         loop {
             if self.shared.stop.cancel.is_cancelled() {
                 return self.drain().await;
@@ -91,28 +91,43 @@ impl Drive {
             self.end_waiting();
             return Ok(None);
         }
-        for id in self.schedule.ready() {
-            if self.running.len() >= self.shared.plan.run.parallel {
-                return Ok(None);
-            }
-            let needs = self.nodes[&id].subtask.needs.clone();
-            let inputs = self.inputs(&needs);
-            match self.fold(&inputs).await? {
-                Folded::Commit(start) => self.start_worker(&id, start).await?,
-                Folded::Found(conflict_id, conflict) => {
-                    self.start_merger(conflict_id, *conflict).await?
+        // What an earlier process finished makes others ready at once.
+        loop {
+            let mut settled = false;
+            for id in self.schedule.ready() {
+                if self.running.len() >= self.shared.plan.run.parallel {
+                    return Ok(None);
                 }
-                Folded::Waiting => {}
-                Folded::Lost(by) => self.block_by_conflict(&id, by),
+                settled |= self.start_one(&id).await?;
+                if self.halted {
+                    return Ok(None);
+                }
             }
-            if self.halted {
-                return Ok(None);
+            if !settled {
+                break;
             }
         }
         if !self.schedule.is_over() {
             Ok(None)
         } else {
             self.settle().await
+        }
+    }
+
+    /// Starts a ready node, or what has to come before it; true when something was settled by that
+    /// without anybody at work.
+    async fn start_one(&mut self, id: &SubtaskId) -> Result<bool, Error> {
+        let needs = self.nodes[id].subtask.needs.clone();
+        let inputs = self.inputs(&needs);
+        match self.fold(&inputs).await? {
+            Folded::Commit(start) if self.absorb(id, &start).await? => Ok(true),
+            Folded::Commit(start) => self.start_worker(id, start).await.map(|()| false),
+            Folded::Found(conflict_id, conflict) => self.start_merger(conflict_id, *conflict).await,
+            Folded::Waiting => Ok(false),
+            Folded::Lost(by) => {
+                self.block_by_conflict(id, by);
+                Ok(true)
+            }
         }
     }
 
@@ -124,19 +139,9 @@ impl Drive {
                 continue;
             };
             let both = [merged.clone(), done.snapshot.clone()];
-            let store = &self.shared.store;
-            let folded = self.merges.fold(store, &both, &mut made).await;
-            match folded.map_err(|source| Error::Workspace { source })? {
+            match self.fold_or_settle(&both, &mut made).await? {
                 Folded::Commit(commit) => merged = commit,
-                Folded::Found(conflict_id, conflict) => {
-                    self.record(made).await?;
-                    self.start_merger(conflict_id, *conflict).await?;
-                    return Ok(None);
-                }
-                Folded::Waiting => {
-                    self.record(made).await?;
-                    return Ok(None);
-                }
+                Folded::Found(..) | Folded::Waiting => return Ok(None),
                 Folded::Lost(by) => {
                     let kept = "both versions are kept in the run";
                     self.fail(format!(
@@ -147,6 +152,30 @@ impl Drive {
         }
         self.record(made).await?;
         Ok(Some(merged))
+    }
+
+    /// One pair's fold, again for every conflict on the way that is settled without anybody at work.
+    async fn fold_or_settle(
+        &mut self,
+        both: &[CommitId],
+        made: &mut Vec<Made>,
+    ) -> Result<Folded, Error> {
+        loop {
+            let folded = self.merges.fold(&self.shared.store, both, made).await;
+            match folded.map_err(|source| Error::Workspace { source })? {
+                Folded::Found(id, conflict) => {
+                    self.record(std::mem::take(made)).await?;
+                    if !self.start_merger(id, *conflict).await? {
+                        return Ok(Folded::Waiting);
+                    }
+                }
+                Folded::Waiting => {
+                    self.record(std::mem::take(made)).await?;
+                    return Ok(Folded::Waiting);
+                }
+                other => return Ok(other),
+            }
+        }
     }
 
     /// The tree merged so far, then what is needed, in the DAG's order.
@@ -180,8 +209,8 @@ impl Drive {
             });
             let merged = Event::Merged { inputs, commit };
             match at == last {
-                true => drop(self.shared.journal.append(merged).await?),
-                false => self.shared.journal.note(merged),
+                true => self.shared.record(merged).await?,
+                false => self.shared.note(merged),
             }
         }
         Ok(())
@@ -232,19 +261,29 @@ impl Drive {
         Ok(())
     }
 
-    async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<(), Error> {
+    /// Gives a conflict to a merger; true when it is settled at once, for good or for bad.
+    async fn start_merger(&mut self, id: SubtaskId, conflict: Conflict) -> Result<bool, Error> {
         let conflict = Arc::new(conflict);
         self.keep_conflict(&id, &conflict).await?;
         let name = RoleName::new("merger");
         let Some(role) = self.role(&name).cloned() else {
             self.lose(&id, "the plan has no role `merger`".to_owned());
-            return Ok(());
+            return Ok(true);
         };
+        let who = Agent {
+            round: self.round,
+            subtask: id.clone(),
+            role: name,
+        };
+        if let Some(end) = self.ended_before(&who, &conflict.start) {
+            self.take_merger(end).await?;
+            return Ok(true);
+        }
         let image = match self.image(&role.sandbox).await {
             Ok(image) => image,
             Err(reason) => {
                 self.lose(&id, reason);
-                return Ok(());
+                return Ok(true);
             }
         };
         let start = self.standing(&conflict.start).await?;
@@ -256,11 +295,7 @@ impl Drive {
         });
         let needs = sides.map(|done| done.span.clone()).collect();
         self.spawn(Job {
-            who: Agent {
-                round: self.round,
-                subtask: id,
-                role: name,
-            },
+            who,
             kind: AgentKind::Merger,
             role,
             image,
@@ -270,7 +305,7 @@ impl Drive {
             parent: self.shared.span.clone(),
             needs,
         });
-        Ok(())
+        Ok(false)
     }
 
     /// Names both sides in the store, where they are kept whatever the merger does, and says it.
@@ -298,7 +333,7 @@ impl Drive {
             ours_by: first::alone(self, &conflict.ours, &conflict.theirs),
             theirs_by: first::alone(self, &conflict.theirs, &conflict.ours),
         };
-        self.shared.journal.append(found).await?;
+        self.shared.record(found).await?;
         let node = ConflictNode {
             conflict: conflict.clone(),
             report: None,
@@ -311,6 +346,7 @@ impl Drive {
     }
 
     fn spawn(&mut self, job: Job) {
+        self.fresh = true;
         self.running.spawn(worker::work(self.shared.clone(), job));
     }
 

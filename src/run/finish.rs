@@ -16,6 +16,9 @@ use crate::workspace::Force;
 impl Drive {
     /// The coordinator's words on the whole, from the reports alone; without an answer, the reports joined.
     pub async fn summarise(&mut self) -> Result<(), Error> {
+        if !self.fresh && self.shared.past.summary() {
+            return Ok(());
+        }
         let reports: Vec<(String, String)> = self
             .reports()
             .into_iter()
@@ -57,6 +60,11 @@ impl Drive {
             role: who.role.to_string(),
             call: 1,
         };
+        // An answer that was paid for is not asked for again.
+        if let Some(answer) = self.shared.past.answer(&who).filter(|_| !self.fresh) {
+            let text = answer.text.trim().to_owned();
+            return (!text.is_empty()).then_some(text);
+        }
         let facts = self.facts.failed.join("\n");
         let request = Request {
             key,
@@ -77,7 +85,8 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     drive.stopped();
     let shared = drive.shared.clone();
     let may_deliver = drive.facts.interrupted.is_none() && !shared.options.plan_only;
-    if may_deliver {
+    let delivered = !drive.fresh && shared.past.delivered();
+    if may_deliver && !delivered {
         match deliver::deliver(drive).await {
             Ok(delivered) => {
                 shared.journal.append(delivered.event).await?;
@@ -98,11 +107,13 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     (summary.status, summary.exit_code, summary.reason) = (status, exit_code, reason);
     summary.snapshot = Some(drive.merged.to_string());
     summary.verdict.clone_from(&drive.verdict);
-    summary.seconds = shared.started.elapsed().as_secs_f64();
-    if shared.options.apply && status == super::Status::Passed {
+    summary.seconds = shared.elapsed().as_secs_f64();
+    let before = shared.past.state().applied.as_ref();
+    let applied = !drive.fresh && before.is_some_and(|(_, refused)| refused.is_empty());
+    if shared.options.apply && status == super::Status::Passed && !applied {
         apply(&shared, drive, &mut summary).await?;
     }
-    summary.next = report::next(&summary, shared.plan.workspace.copy);
+    summary.next = next(&summary, &shared);
     close(&shared, &summary).await?;
     Ok(summary)
 }
@@ -119,7 +130,7 @@ pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, E
     };
     (summary.status, summary.exit_code, summary.reason) = status::judge(&drive.facts);
     summary.snapshot = Some(drive.merged.to_string());
-    summary.next = report::next(&summary, shared.plan.workspace.copy);
+    summary.next = next(&summary, &shared);
     match close(&shared, &summary).await {
         Ok(()) => Ok(summary),
         Err(_) => Err(error),
@@ -130,6 +141,37 @@ pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, E
 fn written(shared: &Shared) -> Result<Summary, Error> {
     let read = journal::read(&shared.dir.join("journal.jsonl"))?;
     Ok(result::of(&State::of(&read.lines), &shared.dir))
+}
+
+/// What the operator does next.
+fn next(summary: &Summary, shared: &Shared) -> String {
+    use super::Status::{Error, Interrupted, Limited};
+    let run = &shared.plan.run;
+    match summary.status {
+        Interrupted | Error => format!("wharf resume {}", summary.run),
+        Limited => format!(
+            "wharf resume {} {}",
+            summary.run,
+            raised(&summary.reason, run)
+        ),
+        _ => report::next(summary, shared.plan.workspace.copy),
+    }
+}
+
+/// Twice the limit that stopped the run, as a flag.
+fn raised(reason: &str, limits: &crate::plan::RunLimits) -> String {
+    let more = std::time::Duration::from_secs(60);
+    match limits.cost_usd {
+        _ if reason.contains(" of time") => {
+            let time = limits.time.saturating_mul(2).max(more);
+            format!("--timeout {}", crate::plan::show_duration(time))
+        }
+        Some(usd) if reason.contains(" USD ") => format!("--budget-usd {}", (usd * 2.0).max(1.0)),
+        _ => format!(
+            "--budget-tokens {}",
+            limits.tokens.saturating_mul(2).max(100_000)
+        ),
+    }
 }
 
 async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Result<(), Error> {

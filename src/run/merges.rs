@@ -48,6 +48,15 @@ impl Merges {
         }
     }
 
+    /// Knows a pair that was merged before.
+    pub fn recall(&mut self, inputs: &[CommitId], commit: &CommitId) {
+        self.know(commit, inputs);
+        if let [ours, theirs] = inputs {
+            let key = (ours.clone(), theirs.clone());
+            self.pairs.insert(key, Pair::Done(commit.clone()));
+        }
+    }
+
     /// True when `ancestor` is `commit` or went into it.
     pub fn holds(&self, commit: &CommitId, ancestor: &CommitId) -> bool {
         let (mut open, mut seen) = (vec![commit], HashSet::new());

@@ -5,6 +5,7 @@
 //! Gives: a `Summary`, which is result.json.
 //! Never: prints, builds a prompt.
 
+mod absorb;
 mod accept;
 mod acceptance;
 mod alone;
@@ -12,6 +13,7 @@ mod apply;
 mod ask;
 mod bill;
 mod board;
+mod changed;
 mod coordinate;
 mod deliver;
 mod desk;
@@ -22,12 +24,17 @@ mod execute;
 mod finish;
 mod first;
 mod gate;
+mod kept;
+mod lock;
 mod merges;
+mod past;
 mod patch;
 mod pot;
+mod recall;
 mod report;
 mod resolution;
 mod result;
+mod resume;
 mod schedule;
 mod settings;
 mod shared;
@@ -35,6 +42,7 @@ mod start;
 mod status;
 mod summary;
 mod take;
+mod talk;
 mod trees;
 mod verdict;
 mod verify;
@@ -43,8 +51,10 @@ mod worker;
 
 pub use apply::{Put, apply};
 pub use board::{Board, Notice, Row, Totals, Watch};
+pub use kept::{Kept, Wishes};
 pub use patch::Root;
 pub use result::of as result_of;
+pub use resume::{Found, Raised, Reopened, reopen, resume};
 pub use start::start;
 pub use summary::*;
 
@@ -52,6 +62,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::id::RunId;
 use crate::{model, plan, sandbox, trace, workspace};
@@ -70,6 +82,18 @@ pub struct Order {
     pub tracer: trace::Tracer,
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,
+    pub keep: Keep,
+}
+
+/// What a run's directory keeps beside the plan's text, and what may not stand in it.
+#[derive(Clone, Default)]
+pub struct Keep {
+    /// Where the plan file stands, absolute; None for the built-in plan.
+    pub plan_path: Option<PathBuf>,
+    /// The files that the plan names, by the name it gives them.
+    pub plan_files: BTreeMap<String, String>,
+    /// Values that the journal must not hold.
+    pub secrets: Vec<String>,
 }
 
 /// What flags and configuration decide beside the plan.
@@ -93,7 +117,8 @@ pub struct Options {
 }
 
 /// Where the result goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Delivery {
     /// A branch in a repository, else a patch.
     Default,

@@ -29,6 +29,11 @@ impl Resolving {
         }
     }
 
+    /// A report was handed back so often in an earlier process; what was asked is not asked again.
+    pub fn recall(&self, times: u32) {
+        self.asked.store(times > 0, Ordering::SeqCst);
+    }
+
     /// May this report end the merger? `Err` holds what it has to mend.
     pub async fn check(&self, desk: &Desk, report: &Value) -> Result<(), String> {
         desk.take_snapshot()

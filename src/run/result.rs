@@ -21,10 +21,7 @@ pub fn of(state: &State, dir: &Path) -> Summary {
     let started = state.started.as_ref();
     let run = started.map(|(_, s)| s.clone());
     let (usage, cost_usd, calls) = state.totals();
-    let seconds = match (started, state.last) {
-        (Some((from, _)), Some(to)) => to.duration_since(*from).as_secs_f64(),
-        _ => 0.0,
-    };
+    let seconds = state.seconds();
     let (status, exit_code, reason) = ended(state);
     let delivered = state.delivered.clone();
     let patch = delivered.as_ref().and_then(|d| d.patch.clone());

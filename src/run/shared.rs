@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::board::{Board, Notice, Totals, Watch};
 use super::gate::Gates;
+use super::past::Past;
 use super::pot::Pot;
 use super::{Models, Options, Stopper};
 use crate::id::{RoleName, RunId};
-use crate::journal::{Event, Writer};
+use crate::journal::{self, Event, Writer};
 use crate::sandbox;
 use crate::workspace::{Base, Store};
 use crate::{model, plan, trace};
@@ -31,6 +33,8 @@ pub(super) struct Shared {
     pub base_paths: Arc<BTreeSet<String>>,
     pub hidden: BTreeSet<String>,
     pub journal: Writer,
+    /// What earlier processes did of the run.
+    pub past: Past,
     pub engine: Arc<dyn sandbox::Engine>,
     /// Where agents' sandboxes come from.
     pub pool: sandbox::Pool,
@@ -44,6 +48,8 @@ pub(super) struct Shared {
     pub stop: Stopper,
     pub span: trace::Span,
     pub started: tokio::time::Instant,
+    /// Time that earlier processes worked on the run.
+    pub spent: Duration,
 }
 
 impl Shared {
@@ -79,9 +85,34 @@ impl Shared {
         (self.stop.cancel.is_cancelled() && code != 0).then_some(code)
     }
 
+    /// Journals a fact, unless it stands there from an earlier process.
+    pub async fn record(&self, event: Event) -> Result<(), journal::Error> {
+        if self.past.holds(&event) {
+            return Ok(());
+        }
+        self.journal.append(event).await.map(|_| ())
+    }
+
+    /// `record` for a fact that follows from others: its loss in a crash would change nothing.
+    pub fn note(&self, event: Event) {
+        if !self.past.holds(&event) {
+            self.journal.note(event);
+        }
+    }
+
+    /// How long the run has been worked on.
+    pub fn elapsed(&self) -> Duration {
+        self.spent + self.started.elapsed()
+    }
+
+    /// When its time is over.
+    pub fn deadline(&self) -> tokio::time::Instant {
+        self.started + self.plan.run.time.saturating_sub(self.spent)
+    }
+
     /// Adds to the totals that the person sees.
     pub fn count(&self, change: impl FnOnce(&mut Totals)) {
-        let elapsed = self.started.elapsed();
+        let elapsed = self.elapsed();
         self.board.count(|totals| {
             change(totals);
             totals.elapsed = elapsed;

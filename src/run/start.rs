@@ -10,11 +10,14 @@ use super::board::{Board, Notice};
 use super::drive::Drive;
 use super::egress;
 use super::gate::Gates;
-use super::pot::{Amount, Limits, Pot};
+use super::kept::Kept;
+use super::past::Past;
+use super::pot::{Limits, Pot};
 use super::shared::Shared;
-use super::{Delivery, Error, Order, Summary, finish, trees};
+use super::{Delivery, Error, Order, Summary, changed, finish, lock, trees};
 use crate::id::RunId;
 use crate::journal::{self, Event, RunStarted, Writer};
+use crate::plan;
 use crate::sandbox::{Pool, Tree};
 use crate::trace::{RunStart, Span};
 use crate::workspace::{Base, Source, Store};
@@ -24,6 +27,9 @@ const MAX_FILE: u64 = 256 << 20;
 const MAX_TOTAL: u64 = 4 << 30;
 const MAX_FILES: usize = 250_000;
 
+/// The files that a plan names, beside `plan.yaml` in the run's directory.
+pub(super) const PLAN_FILES: &str = "plan.files.json";
+
 /// The status of a run that a signal ended.
 const INTERRUPTED: &str = "interrupted";
 
@@ -32,13 +38,21 @@ const INTERRUPTED: &str = "interrupted";
 pub async fn start(order: Order) -> Result<Summary, Error> {
     check(&order)?;
     let opened = open(order).await?;
+    conduct(opened).await
+}
+
+/// A run from wherever it stands to its end.
+pub(super) async fn conduct(opened: Opened) -> Result<Summary, Error> {
     let Opened {
         shared,
         journal,
         lock,
     } = opened;
     let mut drive = Drive::new(shared.clone());
-    let driven = drive.run().await;
+    let driven = match shared.past.resumed() {
+        false => drive.run().await,
+        true => beside(drive.run(), changed::workspace(&shared), &shared).await,
+    };
     let ended = match driven {
         Ok(()) => finish::end(&mut drive).await,
         Err(error) => finish::broken(&mut drive, error).await,
@@ -52,8 +66,24 @@ pub async fn start(order: Order) -> Result<Summary, Error> {
     ended
 }
 
+/// Runs while something is looked up that may be worth a warning; nothing waits for that.
+async fn beside<T>(
+    run: impl Future<Output = T>,
+    look: impl Future<Output = Option<String>>,
+    shared: &Shared,
+) -> T {
+    tokio::pin!(run, look);
+    tokio::select! {
+        done = &mut run => return done,
+        found = &mut look => if let Some(text) = found {
+            shared.warn(text);
+        },
+    }
+    run.await
+}
+
 /// Refuses what cannot work before anything is made.
-fn check(order: &Order) -> Result<(), Error> {
+pub(super) fn check(order: &Order) -> Result<(), Error> {
     let priced = order.plan.run.cost_usd.is_some();
     let models = order
         .models
@@ -74,28 +104,66 @@ fn check(order: &Order) -> Result<(), Error> {
     Ok(())
 }
 
-struct Opened {
-    shared: Arc<Shared>,
-    journal: journal::Handle,
-    lock: File,
+/// A run that is ready to go.
+pub(super) struct Opened {
+    pub shared: Arc<Shared>,
+    pub journal: journal::Handle,
+    pub lock: File,
+}
+
+/// A run's own records, open.
+pub(super) struct Begun {
+    pub id: RunId,
+    pub dir: PathBuf,
+    pub journal: Writer,
+    pub span: Span,
+    pub past: Past,
 }
 
 async fn open(order: Order) -> Result<Opened, Error> {
     let id = order.options.run_id.clone().unwrap_or_else(new_id);
     let (dir, lock) = make_dir(&order.options.state, &id)?;
     write(&dir.join("plan.yaml"), order.plan_text.as_bytes())?;
-    let (writer, journal, _) = Writer::open(&dir.join("journal.jsonl"))?;
+    keep_files(&order, &dir)?;
+    let secrets = &order.keep.secrets;
+    let (writer, journal, _) = Writer::masking(&dir.join("journal.jsonl"), secrets)?;
     let span = order.tracer.run(&RunStart {
         run: id.to_string(),
         plan: order.plan.name.clone(),
     });
     writer
-        .append(Event::RunStarted(started(&order, &id, span.trace_id())))
+        .append(Event::RunStarted(started(&order, &id, &span)))
         .await?;
     order.watch.notice(&announcement(&order, &id, &dir));
+    let based = based(&order, &dir, &writer).await?;
+    let begun = Begun {
+        id,
+        dir,
+        journal: writer,
+        span,
+        past: Past::default(),
+    };
+    Ok(Opened {
+        shared: Arc::new(share(order, begun, based)),
+        journal,
+        lock,
+    })
+}
+
+/// The files that the plan names, as they were read; a resumed run reads its plan from these.
+fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
+    if order.keep.plan_files.is_empty() {
+        return Ok(());
+    }
+    let text = serde_json::to_vec_pretty(&order.keep.plan_files).unwrap_or_default();
+    write(&dir.join(PLAN_FILES), &text)
+}
+
+/// Takes the base and journals it; a run that is told to stop meanwhile ends.
+pub(super) async fn based(order: &Order, dir: &Path, writer: &Writer) -> Result<Based, Error> {
     let based = tokio::select! {
-        based = take_base(&order, &dir) => based,
-        () = order.stop.cancel.cancelled() => Err(stopped_early(&order)),
+        based = take_base(order, dir) => based,
+        () = order.stop.cancel.cancelled() => Err(stopped_early(order)),
     };
     let based = match based {
         Ok(based) => based,
@@ -112,32 +180,21 @@ async fn open(order: Order) -> Result<Opened, Error> {
         details: serde_json::to_value(&based.base).unwrap_or_default(),
     };
     writer.append(taken).await?;
-    let shared = Arc::new(share(order, id, dir, writer, span, based));
-    Ok(Opened {
-        shared,
-        journal,
-        lock,
-    })
+    Ok(based)
 }
 
 /// The run's store with the base in it.
-struct Based {
-    store: Store,
-    base: Base,
-    tree: Tree,
+pub(super) struct Based {
+    pub store: Store,
+    pub base: Base,
+    pub tree: Tree,
 }
 
 async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
     let store = Store::create(order.options.git.clone(), dir.join("store.git"))
         .await
         .map_err(base_failed)?;
-    let source = Source {
-        path: order.workspace.clone(),
-        hide: order.plan.workspace.hide.clone(),
-        max_file: MAX_FILE,
-        max_total: MAX_TOTAL,
-        max_files: MAX_FILES,
-    };
+    let source = source(&order.workspace, &order.plan);
     if let Delivery::Branch(name) = &order.options.delivery {
         let free = store.branch_free(&order.workspace, name).await;
         free.map_err(base_failed)?;
@@ -156,19 +213,24 @@ async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
     Ok(Based { store, base, tree })
 }
 
-fn share(
-    order: Order,
-    id: RunId,
-    dir: PathBuf,
-    journal: Writer,
-    span: Span,
-    based: Based,
-) -> Shared {
+/// What of a workspace becomes its base.
+pub(super) fn source(workspace: &Path, plan: &plan::Plan) -> Source {
+    Source {
+        path: workspace.to_owned(),
+        hide: plan.workspace.hide.clone(),
+        max_file: MAX_FILE,
+        max_total: MAX_TOTAL,
+        max_files: MAX_FILES,
+    }
+}
+
+/// Everything that the tasks of the run may read.
+pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
     let limits = Limits {
         tokens: order.plan.run.tokens,
         cost_usd: order.plan.run.cost_usd,
     };
-    let (pot, keeper) = Pot::new(limits, Amount::default());
+    let (pot, keeper) = Pot::new(limits, begun.past.spent);
     tokio::spawn(keeper);
     let models = order
         .models
@@ -186,15 +248,17 @@ fn share(
     Shared {
         base_paths: Arc::new(names.collect()),
         hidden: based.base.hidden.iter().cloned().collect(),
-        id,
-        dir,
+        id: begun.id,
+        dir: begun.dir,
         plan: order.plan,
         task: order.task,
         workspace: order.workspace,
         options: order.options,
         store: based.store,
         base: based.base,
-        journal,
+        journal: begun.journal,
+        spent: begun.past.active(),
+        past: begun.past,
         pool: Pool::new(order.engine.clone(), &order.stop.cancel),
         engine: order.engine,
         models: order.models,
@@ -204,7 +268,7 @@ fn share(
         board,
         watch: order.watch,
         stop: order.stop,
-        span,
+        span: begun.span,
         started: tokio::time::Instant::now(),
     }
 }
@@ -237,27 +301,23 @@ fn never_started(error: &Error) -> Event {
     }
 }
 
-fn started(order: &Order, id: &RunId, trace_id: Option<String>) -> RunStarted {
+fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
     RunStarted {
         wharf_version: env!("CARGO_PKG_VERSION").to_owned(),
+        journal: journal::VERSION,
         run: id.clone(),
         task: order.task.clone(),
         plan_name: order.plan.name.clone(),
         plan_hash: order.plan.hash.clone(),
         workspace: order.workspace.display().to_string(),
         models: finish::model_names(&order.models),
-        options: serde_json::json!({
-            "apply": order.options.apply,
-            "verify": order.options.verify,
-            "plan_only": order.options.plan_only,
-            "delivery": format!("{:?}", order.options.delivery),
-            "copy": order.plan.workspace.copy,
-        }),
-        trace_id,
+        options: serde_json::to_value(Kept::of(order)).unwrap_or_default(),
+        trace_id: span.trace_id(),
+        root_span: span.span_id(),
     }
 }
 
-fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
+pub(super) fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
     let names = finish::model_names(&order.models);
     Notice::Started {
         run: id.to_string(),
@@ -296,10 +356,7 @@ fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
         },
         _ => failed(error),
     })?;
-    let lock = File::create(dir.join("lock")).map_err(failed)?;
-    // The directory is new: only somebody who looks whether it is alive can hold the lock, for a moment.
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
-        .map_err(|error| failed(error.into()))?;
+    let lock = lock::create(&dir).map_err(failed)?;
     Ok((dir, lock))
 }
 
@@ -320,10 +377,12 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     file.as_file().sync_all().map_err(io("sync"))?;
     file.persist(path)
         .map_err(|error| io("rename")(error.error))?;
-    Ok(())
+    // The name is on disk too: after a power loss the file is the old one or this one.
+    let folder = File::open(folder).map_err(io("sync the folder of"))?;
+    folder.sync_all().map_err(io("sync the folder of"))
 }
 
-fn base_failed(error: crate::workspace::Error) -> Error {
+pub(super) fn base_failed(error: crate::workspace::Error) -> Error {
     let (code, hint) = match &error {
         crate::workspace::Error::Refused { hint, .. } => (2, hint.clone()),
         _ => (3, "see wharf doctor".to_owned()),

@@ -26,7 +26,7 @@ impl Drive {
         }
     }
 
-    async fn take_worker(&mut self, end: End) -> Result<(), Error> {
+    pub async fn take_worker(&mut self, end: End) -> Result<(), Error> {
         let id = end.who.subtask.clone();
         self.merges
             .know(&end.snapshot, std::slice::from_ref(&end.start));
@@ -65,7 +65,7 @@ impl Drive {
         Ok(())
     }
 
-    async fn take_merger(&mut self, end: End) -> Result<(), Error> {
+    pub async fn take_merger(&mut self, end: End) -> Result<(), Error> {
         let id = end.who.subtask.clone();
         if let Err(stop) = &end.outcome.ended {
             self.note_stop(stop);
@@ -154,7 +154,7 @@ impl Drive {
             changed_files,
         };
         // It follows from the agent's own end, which is on disk; whatever is built on it is written after it.
-        self.shared.journal.note(event);
+        self.shared.note(event);
     }
 
     /// What an agent's stop says of the whole run.

@@ -37,8 +37,10 @@ impl Drive {
             .protected(base, &self.merged, protect)
             .await
             .map_err(source)?;
-        let commands = self.accept_commands().await;
-        let with_base = self.accept_with_base().await?;
+        let (commands, with_base) = match self.accepted_before(&tree) {
+            Some(known) => known,
+            None => (self.accept_commands().await, self.accept_with_base().await?),
+        };
         let checked = Checked {
             commands,
             protected,
@@ -51,7 +53,7 @@ impl Drive {
             protected_changes: checked.protected.clone(),
             with_base_tests: checked.with_base.clone(),
         };
-        self.shared.journal.append(ran).await?;
+        self.shared.record(ran).await?;
         if self.stopped() {
             return Ok(());
         }
@@ -89,8 +91,7 @@ impl Drive {
         });
         let value = serde_json::to_value(&verdict).unwrap_or_default();
         self.shared
-            .journal
-            .append(Event::VerdictGiven {
+            .record(Event::VerdictGiven {
                 round: self.round,
                 verdict: value,
             })

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::accept::Accept;
 use super::board::{Notice, Row};
 use super::desk::Desk;
+use super::recall::{self, Recalled};
 use super::shared::Shared;
 use super::trees::Standing;
 use super::{egress, settings};
@@ -52,8 +53,9 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
     let (who, kind, start) = (job.who.clone(), job.kind, job.start.commit.clone());
     let span = open_span(&shared, &job);
     let since = Instant::now();
-    announce(&shared, &job).await;
-    let worked = at_desk(&shared, job, span.clone()).await;
+    let recalled = recall::recall(&shared, &job.who, &job.start).await;
+    announce(&shared, &job, recalled.as_ref());
+    let worked = at_desk(&shared, job, recalled, span.clone()).await;
     let (outcome, snapshot, left_out) = match worked {
         Ok(worked) => worked,
         Err(stop) => (stopped(stop, since.elapsed()), start.clone(), Vec::new()),
@@ -95,15 +97,12 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
 async fn at_desk(
     shared: &Arc<Shared>,
     job: Job,
+    recalled: Option<Recalled>,
     span: Span,
 ) -> Result<(Outcome, CommitId, Vec<(String, String)>), Stop> {
     let models = shared.models_of(&job.role).to_vec();
     let window = window(&job.role, &models);
-    let ending = match job.kind {
-        AgentKind::Coordinator => tools::Ending::Plan,
-        AgentKind::Worker | AgentKind::Merger => tools::Ending::Report,
-        AgentKind::Verifier => tools::Ending::Verdict,
-    };
+    let ending = ending(job.kind);
     let tools = tools::Set::new(settings::tools(shared, &job.role, ending)).map_err(|error| {
         Stop::Environment {
             reason: error.to_string(),
@@ -117,11 +116,18 @@ async fn at_desk(
         shared.clone(),
         job.who.clone(),
         spec,
-        &start,
+        recalled.as_ref().map_or(&start, |recalled| &recalled.at),
         models,
         accept,
     )
     .await?;
+    let (past, spent) = match recalled {
+        Some(recalled) => {
+            desk.recall(&recalled);
+            (recalled.past, recalled.spent)
+        }
+        None => (Vec::new(), Duration::ZERO),
+    };
     let assignment = Assignment {
         system: job.role.prompt.clone(),
         first: job.first,
@@ -129,13 +135,9 @@ async fn at_desk(
         tools,
         compaction: shared.plan.compaction,
         context_window: window,
-        key: Key {
-            round: job.who.round,
-            subtask: job.who.subtask.to_string(),
-            role: job.who.role.to_string(),
-            call: 0,
-        },
-        past: Vec::new(),
+        key: key(&job.who),
+        past,
+        spent,
         span,
         role: job.role,
     };
@@ -151,6 +153,23 @@ async fn at_desk(
     }
     desk.close().await;
     Ok((outcome, desk.snapshot(), desk.left_out()))
+}
+
+fn ending(kind: AgentKind) -> tools::Ending {
+    match kind {
+        AgentKind::Coordinator => tools::Ending::Plan,
+        AgentKind::Worker | AgentKind::Merger => tools::Ending::Report,
+        AgentKind::Verifier => tools::Ending::Verdict,
+    }
+}
+
+fn key(who: &Agent) -> Key {
+    Key {
+        round: who.round,
+        subtask: who.subtask.to_string(),
+        role: who.role.to_string(),
+        call: 0,
+    }
 }
 
 /// Tokens a request and its reply may hold: the plan's word, else what every model of the role can take.
@@ -183,7 +202,7 @@ fn open_span(shared: &Shared, job: &Job) -> Span {
     job.parent.agent(&start, &job.needs)
 }
 
-async fn announce(shared: &Shared, job: &Job) {
+fn announce(shared: &Shared, job: &Job, recalled: Option<&Recalled>) {
     let (agent, role) = (job.who.subtask.to_string(), job.role.name.to_string());
     shared.board.put(Row {
         agent: agent.clone(),
@@ -201,11 +220,14 @@ async fn announce(shared: &Shared, job: &Job) {
         round: job.who.round,
     });
     let models = shared.models_of(&job.role);
-    shared.journal.note(Event::AgentStarted {
-        agent: job.who.clone(),
-        kind: job.kind,
-        model: models.first().map(|m| m.about().name).unwrap_or_default(),
-        start: job.start.commit.clone(),
+    shared.journal.note(match recalled {
+        Some(recalled) => recalled.resumed.clone(),
+        None => Event::AgentStarted {
+            agent: job.who.clone(),
+            kind: job.kind,
+            model: models.first().map(|m| m.about().name).unwrap_or_default(),
+            start: job.start.commit.clone(),
+        },
     });
 }
 

@@ -8,6 +8,7 @@
 pub mod names;
 
 mod options;
+mod origin;
 mod queue;
 mod send;
 mod span;
@@ -17,6 +18,7 @@ mod value;
 mod variables;
 
 pub use options::{Options, Protocol, Target};
+pub use origin::Origin;
 pub use span::Span;
 pub use start::{AgentStart, ChatEnd, ChatStart, ExecStart, RunStart};
 pub use tracer::Tracer;

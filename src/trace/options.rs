@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::origin::Origin;
+
 /// How spans are made and where they go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -15,6 +17,8 @@ pub struct Options {
     /// A W3C `traceparent` whose span becomes the run's parent.
     pub traceparent: Option<String>,
     pub tracestate: Option<String>,
+    /// The trace that a run goes on with; it beats `traceparent`.
+    pub origin: Option<Origin>,
     /// Values that must never stand in a span.
     pub secrets: Vec<String>,
 }
@@ -52,6 +56,7 @@ impl Default for Options {
             resource: Vec::new(),
             traceparent: None,
             tracestate: None,
+            origin: None,
             secrets: Vec::new(),
         }
     }

@@ -299,6 +299,12 @@ impl Span {
         Some(on.context.span().span_context().trace_id().to_string())
     }
 
+    /// 16 hex digits; None for a span that records nothing.
+    pub fn span_id(&self) -> Option<String> {
+        let on = self.on.as_ref()?;
+        Some(on.context.span().span_context().span_id().to_string())
+    }
+
     fn inherit(&self, start: Start) -> Self {
         match &self.on {
             None => Self::none(),

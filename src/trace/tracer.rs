@@ -15,6 +15,7 @@ use opentelemetry_sdk::resource::TelemetryResourceDetector;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use super::options::{Options, Target};
+use super::origin::Ids;
 use super::queue::Queue;
 use super::value::Secrets;
 use super::{Error, RunStart, Span, names};
@@ -72,7 +73,10 @@ impl Tracer {
     }
 
     fn with(options: &Options, resource: Resource, out: Option<(Queue, Target)>) -> Self {
-        let mut builder = SdkTracerProvider::builder().with_resource(resource);
+        let ids = Ids::new(options.origin.as_ref());
+        let mut builder = SdkTracerProvider::builder()
+            .with_resource(resource)
+            .with_id_generator(ids);
         if let Some((queue, _)) = &out {
             builder = builder.with_span_processor(queue.clone());
         }
@@ -148,8 +152,11 @@ fn resource(options: &Options) -> Resource {
         .build()
 }
 
-/// The remote parent, where `traceparent` is a valid one.
+/// The remote parent: of a resumed run its first part, else what a valid `traceparent` names.
 fn outside(options: &Options) -> Context {
+    if let Some(origin) = &options.origin {
+        return origin.parent().unwrap_or_default();
+    }
     let mut carrier = HashMap::new();
     if let Some(parent) = &options.traceparent {
         carrier.insert("traceparent".to_owned(), parent.clone());
@@ -209,6 +216,26 @@ mod tests {
         let id = "4bf92f3577b34da6a3ce929d0e0e4736";
         assert_eq!(with(&format!("00-{id}-00f067aa0ba902b7-01")), id);
         assert_eq!(with("garbage").len(), 32);
+    }
+
+    #[test]
+    fn a_resumed_part_joins_the_trace_and_takes_the_place_of_a_root_that_was_lost() {
+        let (trace, root) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        for ended in [false, true] {
+            let origin = super::super::Origin {
+                trace: trace.to_owned(),
+                root: Some(root.to_owned()),
+                ended,
+            };
+            let options = Options {
+                origin: Some(origin),
+                traceparent: Some(format!("00-{}-{root}-01", "1".repeat(32))),
+                ..Options::default()
+            };
+            let span = run(&Tracer::open(&options).unwrap());
+            assert_eq!(span.trace_id().unwrap(), trace);
+            assert_eq!(span.span_id().unwrap() == root, !ended);
+        }
     }
 
     #[test]

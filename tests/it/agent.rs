@@ -269,6 +269,7 @@ fn assignment() -> Assignment {
             call: 0,
         },
         past: Vec::new(),
+        spent: Duration::ZERO,
         span: trace::Span::none(),
     }
 }
@@ -832,6 +833,7 @@ fn recorded(ahead: &mut VecDeque<Answer>, whole: &World, count: usize, last: boo
             reply,
             results,
             left_out: Vec::new(),
+            told: None,
         });
     }
     past

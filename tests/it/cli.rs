@@ -89,8 +89,9 @@ fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "run",
+    "resume",
     "init",
     "plan",
     "plan check",

@@ -8,6 +8,8 @@
 )]
 
 // What several tests use.
+mod again; // a recorded run put back to where it stood, and resumed
+mod counted; // the sandbox in memory with a count of what is open
 mod operator; // an operator's home and repository, and the real program run there
 mod otlp; // a receiver of spans on loopback, HTTP and gRPC
 mod server; // a scripted model server on loopback that checks every request
@@ -43,13 +45,16 @@ mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.
+mod crash; // killed at every line of the journal
 mod delivery; // where a result goes when it cannot go where it should
 mod merging; // conflicts, their mergers, and what these choose
 mod protect; // files that nobody may change, and checks that somebody did
+mod resume; // what goes on and how, what is refused and what is said
 mod runs;
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone
+mod revived; // killed and resumed
 mod stops; // signals, kills, and what dead runs leave
 mod traces; // what a tracing backend sees of them
 

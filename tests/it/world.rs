@@ -103,6 +103,7 @@ impl World {
             tracer: self.tracer.clone(),
             watch: self.watch.clone(),
             stop: self.stop.clone(),
+            keep: run::Keep::default(),
         }
     }
 

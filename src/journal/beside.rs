@@ -1,0 +1,149 @@
+//! Large outputs of calls: kept beside the journal under the hash of their bytes, each once.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{Error, Event};
+
+/// Bytes of a result's text that stay in its line; a command's two streams of 8,000 characters and
+/// the 32,000 bytes of a file that was read are above it.
+pub(super) const LARGEST: usize = 8 << 10;
+/// Bytes of a larger text that stay there for whoever reads the lines alone.
+const SHOWN: usize = 400;
+/// The folder in the run's directory.
+const FOLDER: &str = "calls";
+/// The key that names the file.
+const KEY: &str = "text_file";
+
+/// Puts the large texts of a turn's results beside the journal in `dir` and shortens them in the
+/// event. What was put is on disk when this returns.
+pub(super) fn put(dir: &Path, event: &mut Event) -> std::io::Result<()> {
+    let Event::TurnDone { results, .. } = event else {
+        return Ok(());
+    };
+    let mut wrote = false;
+    for result in results {
+        let Some(text) = result["text"].as_str().filter(|t| t.len() > LARGEST) else {
+            continue;
+        };
+        let (name, bytes) = (hash(text.as_bytes()), text.len());
+        let shown = text[..text.floor_char_boundary(SHOWN)].to_owned();
+        wrote |= keep(&dir.join(FOLDER), &name, text.as_bytes())?;
+        result["text"] = shown.into();
+        result[KEY] = name.into();
+        result["text_bytes"] = bytes.into();
+    }
+    if wrote {
+        File::open(dir.join(FOLDER))?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// A result of a turn with its whole text, from the run's directory.
+pub fn whole(dir: &Path, result: &Value) -> Result<Value, Error> {
+    let Some(name) = result[KEY].as_str() else {
+        return Ok(result.clone());
+    };
+    let path = dir.join(FOLDER).join(name);
+    let beside = |what: String| Error::Beside {
+        path: path.clone(),
+        what,
+    };
+    if !is_hash(name) {
+        return Err(beside("is no name of an output".to_owned()));
+    }
+    let bytes = std::fs::read(&path).map_err(|error| beside(format!("read an output: {error}")))?;
+    if hash(&bytes) != name {
+        return Err(beside("is not what it was when it was written".to_owned()));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| beside("is no text".to_owned()))?;
+    let mut result = result.clone();
+    result["text"] = text.into();
+    Ok(result)
+}
+
+/// True when the file was not there before.
+fn keep(folder: &Path, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
+    let path: PathBuf = folder.join(name);
+    if std::fs::metadata(&path).is_ok_and(|about| about.len() == bytes.len() as u64) {
+        return Ok(false);
+    }
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(true)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_hash(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::id::{RoleName, SubtaskId};
+    use crate::journal::Agent;
+
+    fn turn(text: &str) -> Event {
+        Event::TurnDone {
+            agent: Agent {
+                round: 1,
+                subtask: SubtaskId::new("a"),
+                role: RoleName::new("coder"),
+            },
+            turn: 1,
+            results: vec![json!({"number": 1, "text": text})],
+            snapshot: None,
+            left_out: Vec::new(),
+        }
+    }
+
+    fn result(event: &Event) -> Value {
+        match event {
+            Event::TurnDone { results, .. } => results[0].clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_large_text_is_kept_beside_and_read_back_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut small = turn("small");
+        put(dir.path(), &mut small).unwrap();
+        assert_eq!(result(&small), json!({"number": 1, "text": "small"}));
+        assert!(!dir.path().join(FOLDER).exists());
+
+        let text = "ü".repeat(LARGEST);
+        let mut large = turn(&text);
+        put(dir.path(), &mut large).unwrap();
+        let kept = result(&large);
+        assert!(kept["text"].as_str().unwrap().len() <= SHOWN);
+        assert_eq!(kept["text_bytes"], text.len());
+        assert_eq!(whole(dir.path(), &kept).unwrap()["text"], text);
+
+        let file = dir.path().join(FOLDER).join(kept[KEY].as_str().unwrap());
+        std::fs::write(&file, "changed").unwrap();
+        assert!(whole(dir.path(), &kept).is_err());
+        // Written again, it is whole again.
+        put(dir.path(), &mut turn(&text)).unwrap();
+        assert!(whole(dir.path(), &kept).is_ok());
+        std::fs::remove_file(&file).unwrap();
+        assert!(whole(dir.path(), &kept).is_err());
+        let mut astray = kept;
+        astray[KEY] = json!("../journal.jsonl");
+        assert!(whole(dir.path(), &astray).is_err());
+    }
+}
