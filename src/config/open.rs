@@ -40,6 +40,7 @@ impl Config {
                 .iter()
                 .map(|(name, value)| (name.clone(), sandbox::egress::Credential::new(value)))
                 .collect(),
+            lease: None,
         }
     }
 }

@@ -15,6 +15,9 @@ const BESIDE_TMP: u64 = 64 << 20;
 /// The least disk that lets an agent write anything useful. Bytes.
 const LEAST_DISK: u64 = 16 << 20;
 
+/// The most containers kept ready for one kind of sandbox.
+const MOST_WARM: usize = 16;
+
 /// Limits and model settings of one agent, while layers are laid over each other.
 #[derive(Clone, Debug)]
 pub(super) struct Agent {
@@ -53,6 +56,7 @@ impl Default for Sandbox {
             disk: 4 << 30,
             network: Network::None,
             runtime: None,
+            warm: 0,
         }
     }
 }
@@ -227,6 +231,17 @@ pub(super) fn lay_sandbox(
     if let Some(runtime) = &layer.runtime {
         let runtime = text(&at.key("runtime"), runtime)?;
         sandbox.runtime = (runtime != "default").then_some(runtime);
+    }
+    count(&at.key("warm"), layer.warm, 0, &mut sandbox.warm)?;
+    if sandbox.warm > MOST_WARM {
+        let message = format!(
+            "`{}` is {}, but must be at most {MOST_WARM}",
+            at.key("warm"),
+            sandbox.warm
+        );
+        return Err(at
+            .key("warm")
+            .value_fault(message, "each takes its memory and its place at the engine"));
     }
     check_sums(at, &sandbox)?;
     Ok(sandbox)

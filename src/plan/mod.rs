@@ -135,6 +135,8 @@ pub struct Sandbox {
     pub disk: u64,
     pub network: Network,
     pub runtime: Option<String>,
+    /// Containers kept ready for the next agents.
+    pub warm: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -133,6 +133,9 @@ pub(super) struct Sandbox {
     pub network: Option<Value>,
     /// A runtime of the engine, such as `runsc`; default: default.
     pub runtime: Option<String>,
+    /// Containers kept ready for the next agents, up to 16; default: 0.
+    #[schemars(range(min = 0, max = 16))]
+    pub warm: Option<Count>,
 }
 
 /// What a sandbox can reach.

@@ -227,6 +227,7 @@ fn sandbox(own: &Sandbox, below: &Sandbox) -> Option<Value> {
         let runtime = own.runtime.as_deref().unwrap_or("default");
         keys.insert("runtime".to_owned(), json!(runtime));
     }
+    differ(&mut keys, "warm", own.warm, below.warm);
     filled(keys)
 }
 

@@ -205,8 +205,19 @@ fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standin
             .map(|c| c.run.clone())
             .collect(),
         agents_md: start.agents_md.clone(),
-        extra: protected(drive),
+        extra: protected(drive).into_iter().chain(large(start)).collect(),
     }
+}
+
+/// In a layer of the image, a folder cannot be renamed in one step, and some tools take that for a fault.
+fn large(start: &Standing) -> Option<(String, String)> {
+    let text = "Folders that were there at the start may lie in a layer of the image. Renaming one by the \
+                system call then fails with EXDEV (\"Invalid cross-device link\"); `mv` and `git mv` copy \
+                it instead, and `cp -r` followed by `rm -r` always works. Files are renamed as usual.";
+    start
+        .tree
+        .is_large()
+        .then(|| ("A large workspace".to_owned(), text.to_owned()))
 }
 
 /// The patterns whose existing files no one may change.

@@ -2,11 +2,8 @@
 
 use bytes::Bytes;
 
-use super::egress;
 use super::shared::Shared;
-use crate::journal::Agent;
-use crate::sandbox::{Image, ImageSpec, Labels, Spec};
-use crate::trace::Span;
+use crate::sandbox::{Image, ImageSpec, Labels, Network, Spec};
 use crate::workspace::{self, Store};
 use crate::{plan, tools};
 
@@ -15,8 +12,8 @@ pub(super) fn spec(
     shared: &Shared,
     sandbox: &plan::Sandbox,
     image: Image,
-    who: &Agent,
-    span: &Span,
+    subtask: &str,
+    network: Network,
 ) -> Spec {
     Spec {
         image,
@@ -25,13 +22,13 @@ pub(super) fn spec(
         memory: sandbox.memory,
         pids: sandbox.pids,
         disk: sandbox.disk,
-        network: egress::network(shared, &sandbox.network, who, span),
+        network,
         runtime: sandbox.runtime.clone(),
         labels: Labels {
             machine: shared.options.machine.clone(),
             state: shared.options.state.display().to_string(),
             run: shared.id.to_string(),
-            subtask: who.subtask.to_string(),
+            subtask: subtask.to_owned(),
         },
     }
 }

@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::{Error, Order, Summary, finish, trees};
 use crate::id::RunId;
 use crate::journal::{self, Event, RunStarted, Writer};
-use crate::sandbox::Tree;
+use crate::sandbox::{Pool, Tree};
 use crate::trace::{RunStart, Span};
 use crate::workspace::{Base, Source, Store};
 
@@ -43,6 +43,7 @@ pub async fn start(order: Order) -> Result<Summary, Error> {
         Ok(()) => finish::end(&mut drive).await,
         Err(error) => finish::broken(&mut drive, error).await,
     };
+    shared.pool.close().await;
     shared.span.end();
     drop(drive);
     drop(shared);
@@ -190,6 +191,7 @@ fn share(
         store: based.store,
         base: based.base,
         journal,
+        pool: Pool::new(order.engine.clone(), &order.stop.cancel),
         engine: order.engine,
         models: order.models,
         pot,

@@ -37,6 +37,9 @@ pub struct Options {
     pub ca_bundle: Option<PathBuf>,
     /// What is added to requests of sandboxes with an allow-list, by the names that plans give it.
     pub credentials: BTreeMap<String, Credential>,
+    /// How long a sandbox and Wharf hear nothing of each other until each takes the other for gone;
+    /// a minute when absent, and never more.
+    pub lease: Option<Duration>,
 }
 
 /// Paths of PEM files, as `DOCKER_CERT_PATH` holds them.

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::connect::{Info, Options};
 use super::egress::Way;
-use super::{Engine, Error, Image, ImageSpec, Progress, Sandbox, Spec, Tree};
-use super::{image, open};
+use super::{Engine, Error, Image, ImageSpec, Layer, Progress, Spec, Tree, Vacant};
+use super::{image, open, workspace_layer};
 
 /// A connected engine; clones share it.
 #[derive(Clone)]
@@ -23,6 +23,8 @@ pub struct Docker {
     pub(super) builds: Arc<Semaphore>,
     /// How sandboxes with an allow-list reach servers.
     pub(super) way: Way,
+    /// Nor does it help to fill two layers at a time.
+    pub(super) layers: Arc<Semaphore>,
 }
 
 impl Docker {
@@ -40,6 +42,7 @@ impl Docker {
             starts: Arc::new(Semaphore::new(starts)),
             builds: Arc::new(Semaphore::new(1)),
             way,
+            layers: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -64,12 +67,25 @@ impl Engine for Docker {
         Box::pin(image::prepare(self, image, progress, cancel))
     }
 
-    fn open<'a>(
+    fn start<'a>(
         &'a self,
         spec: &'a Spec,
-        tree: &'a Tree,
+        layer: Option<&'a Layer>,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
-        Box::pin(open::open(self, spec, tree, cancel))
+    ) -> BoxFuture<'a, Result<Box<dyn Vacant>, Error>> {
+        Box::pin(async move {
+            let vacancy = open::start(self, spec, layer, cancel).await?;
+            Ok(Box::new(vacancy) as Box<dyn Vacant>)
+        })
+    }
+
+    fn layer<'a>(
+        &'a self,
+        spec: &'a Spec,
+        tree: Arc<Tree>,
+        progress: &'a dyn Progress,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Layer, Error>> {
+        Box::pin(workspace_layer::make(self, spec, tree, progress, cancel))
     }
 }

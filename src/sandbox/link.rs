@@ -28,10 +28,11 @@ use super::egress::{Inlet, Knock, knock};
 use super::link_call::Call;
 use super::outbox::{Outbox, write};
 
-/// Extends the toolbox's lease.
-const PING: Duration = Duration::from_secs(5);
-/// A toolbox that says nothing for so long, pings included, is gone.
+/// A toolbox that says nothing for so long, pings included, is gone; it holds the same of Wharf.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Pings in that time, and the least time between two.
+const PINGS: u32 = 12;
+const SHORTEST: Duration = Duration::from_millis(10);
 /// From start to the toolbox's hello.
 const GREETING: Duration = Duration::from_secs(30);
 /// How long the end of the stream waits for what it is owed: the writer's rest, the engine's word.
@@ -111,7 +112,9 @@ where
             return Err(error);
         }
     };
+    let lease = hello.lease_ms.map(Duration::from_millis);
     let hub = Hub {
+        silence: lease.unwrap_or(SILENCE).min(SILENCE),
         outbox,
         calls: HashMap::new(),
         inlets: HashMap::new(),
@@ -158,6 +161,8 @@ fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error>
 }
 
 struct Hub {
+    /// A toolbox that said nothing for so long is gone.
+    silence: Duration,
     outbox: Outbox,
     calls: HashMap<u32, UnboundedSender<Event>>,
     /// Channels that were opened from inside.
@@ -176,7 +181,7 @@ impl Hub {
         mut ended: Ended,
         mut writing: JoinHandle<()>,
     ) {
-        let mut ping = tokio::time::interval(PING);
+        let mut ping = tokio::time::interval((self.silence / PINGS).max(SHORTEST));
         let reason = loop {
             let step = tokio::select! {
                 frame = frames.next() => match frame {
@@ -269,8 +274,8 @@ impl Hub {
     }
 
     fn ping(&mut self) -> Result<(), String> {
-        if self.last.elapsed() > SILENCE {
-            return Err(format!("no sign of life for {} s", SILENCE.as_secs()));
+        if self.last.elapsed() > self.silence {
+            return Err(format!("no sign of life for {:?}", self.silence));
         }
         let frame = Frame::json(Kind::Signal, 0, &Signal::Ping).map_err(|f| f.to_string())?;
         self.outbox.push(frame);
@@ -311,6 +316,11 @@ impl Link {
     /// Lets the hub and the writer end.
     pub(super) fn close(&self) {
         let _ = self.words.send(Word::Close);
+    }
+
+    /// Why no call is answered any more, once the link has ended.
+    pub(super) fn ended(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
     }
 
     fn why(&self) -> Error {

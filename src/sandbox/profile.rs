@@ -29,10 +29,10 @@ const BESIDE_TMP: u64 = 64 << 20;
 
 pub(super) const MACHINE: &str = "wharf.machine";
 pub(super) const STATE: &str = "wharf.state";
-/// Marks what is not a sandbox: `base`, `python`, `baked`, `build`.
+/// Marks what is not a sandbox: `base`, `python`, `baked`, `layer`, `build`.
 pub(super) const KIND: &str = "wharf.kind";
-const RUN: &str = "wharf.run";
-const SUBTASK: &str = "wharf.subtask";
+pub(super) const RUN: &str = "wharf.run";
+pub(super) const SUBTASK: &str = "wharf.subtask";
 
 /// The create body of a sandbox. `network` names the sandbox's own network for `Network::Full`.
 pub fn profile(spec: &Spec, facts: &EngineFacts, network: Option<&str>) -> ContainerCreateBody {

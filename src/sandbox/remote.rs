@@ -17,7 +17,7 @@ use wharf_toolbox::wire::VERSION;
 use super::egress::{self, Office};
 use super::link::{Link, connect};
 use super::remote_run::{finished, outcome};
-use super::remote_tree::{self, changes};
+use super::remote_tree::{Below, changes};
 use super::{
     Answer, Changes, Command, Error, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
     Search, Tree,
@@ -26,13 +26,13 @@ use super::{
 /// What a command's answer may take on top of its own time: killing it, and saying so.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
 /// What a call on files may take, besides a second for each `RATE` bytes.
-const FILES: Duration = Duration::from_secs(60);
+pub(super) const FILES: Duration = Duration::from_secs(60);
 const RATE: u64 = 1 << 20;
 /// Files that a sandbox may hold.
 const INODES: u64 = 500_000;
 /// Most bytes of a list, of the lines of a search, and of a scan's records.
 const LINES: usize = 64 << 20;
-const RECORDS: usize = 640 << 20;
+pub(super) const RECORDS: usize = 640 << 20;
 /// What head, tail and a note of ours may have above what was asked to keep.
 const NOTES: usize = 64 << 10;
 
@@ -64,10 +64,10 @@ struct End {
 
 /// A sandbox over a stream.
 pub struct Remote {
-    link: Link,
+    pub(super) link: Link,
     facts: Facts,
     layer: Option<Tree>,
-    git: bool,
+    pub(super) git: bool,
     /// One command at a time: the time of each begins when it does.
     turn: Semaphore,
     /// Waited for by whoever closes first; a second closer waits for the first.
@@ -83,11 +83,25 @@ pub async fn start(
     start: Start,
     ended: impl Future<Output = String> + Send + 'static,
 ) -> Result<Remote, Error> {
+    greet((reader, writer), start, None, ended).await
+}
+
+/// As `start`, with the time after which either side takes the other for gone.
+pub async fn greet(
+    (reader, writer): (
+        impl AsyncRead + Send + Unpin + 'static,
+        impl AsyncWrite + Send + Unpin + 'static,
+    ),
+    start: Start,
+    lease: Option<Duration>,
+    ended: impl Future<Output = String> + Send + 'static,
+) -> Result<Remote, Error> {
     let hello = HostHello {
         version: VERSION,
         disk: start.disk,
         inodes: INODES,
         proxy: start.egress.as_ref().map(|exit| exit.port),
+        lease_ms: lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         ..HostHello::default()
     };
     let (knocks, heard) = unbounded_channel();
@@ -128,31 +142,22 @@ impl Remote {
     /// the toolbox has proved by a manifest that it lies there.
     pub async fn upload(&self, layer: Option<&Tree>, tree: &Tree) -> Result<(), Error> {
         let layer = layer.or(self.layer.as_ref());
-        let call = self.link.open(&Request::Upload { git: self.git })?;
-        let limit = FILES + remote_tree::allowance(tree);
-        match timeout(limit, remote_tree::upload(call, layer, tree)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error @ Error::Broken { .. })) => Err(self.link.break_off(error_reason(error))),
-            Ok(Err(error)) => {
-                self.link.break_off("its tree was not sent whole".into());
-                Err(error)
-            }
-            Err(_) => Err(self.late("upload", limit)),
-        }
+        let below = layer.map_or(Below::Nothing, Below::Looked);
+        self.send(below, tree).await.map(drop)
     }
 
-    fn late(&self, what: &str, limit: Duration) -> Error {
+    pub(super) fn late(&self, what: &str, limit: Duration) -> Error {
         self.link
             .break_off(format!("no answer to {what} within {} s", limit.as_secs()))
     }
 
-    fn odd(&self, what: &str) -> Error {
+    pub(super) fn odd(&self, what: &str) -> Error {
         self.link
             .break_off(format!("the answer to {what} makes no sense"))
     }
 
     /// One call on files: its reply and data, or what to tell the agent.
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         request: Request,
         body: Bytes,
@@ -223,13 +228,6 @@ impl Remote {
     }
 }
 
-fn error_reason(error: Error) -> String {
-    match error {
-        Error::Broken { reason } => reason,
-        other => other.to_string(),
-    }
-}
-
 fn verb(request: &Request) -> &'static str {
     match request {
         Request::Run { .. } => "run",
@@ -239,6 +237,7 @@ fn verb(request: &Request) -> &'static str {
         Request::List { .. } => "list",
         Request::Grep { .. } => "grep",
         Request::Upload { .. } => "upload",
+        Request::Ledger => "ledger",
         Request::Scan => "scan",
     }
 }

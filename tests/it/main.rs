@@ -39,6 +39,7 @@ mod battery; // abuse from inside
 mod container; // profile, lifetime, sweep
 mod egress; // ways out of a sandbox
 mod images; // what they are made of
+mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.

@@ -1,5 +1,5 @@
-//! What both ends of a sandbox's stream share: frames, messages, records of files, patterns, and how
-//! the heads of HTTP requests are read.
+//! What both ends of a sandbox's stream share: frames, messages, records of files, a layer's ledger,
+//! patterns, and how the heads of HTTP requests are read.
 //!
 //! Owns: the wire between Wharf and process 1 of a container.
 //! Takes: bytes.
@@ -7,9 +7,11 @@
 //! Never: a thread, a file, an opinion on what a call means.
 
 pub mod http;
+pub mod ledger;
 pub mod memo;
 pub mod message;
 pub mod pattern;
 pub mod record;
 pub mod speech;
+pub mod stamp;
 pub mod wire;

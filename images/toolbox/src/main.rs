@@ -24,9 +24,11 @@ mod reaper;
 mod records;
 mod run;
 mod spool;
+mod standing;
 mod surroundings;
 mod table;
 mod tree;
+mod upload;
 mod wake;
 mod walk;
 mod watch;
@@ -232,12 +234,15 @@ impl Sandbox {
             limits: Limits::now(),
             over: Arc::clone(&over),
         };
-        let workspace = Arc::new(Mutex::new(Workspace::open(&folders.workspace)?));
+        let workspace = Arc::new(Mutex::new(Workspace::open(
+            &folders.workspace,
+            folders.ledger.clone(),
+        )?));
         let files = Files {
             allowed: Allowed::new(&paths),
             workspace,
         };
-        let lease = Arc::new(Lease::default());
+        let lease = Arc::new(Lease::of(hello.lease_ms));
         let quota = Quota {
             folders: paths,
             disk: hello.disk,

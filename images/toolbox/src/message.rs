@@ -18,6 +18,9 @@ pub struct HostHello {
     /// Listen for those who want out, at this port of the loopback; 0 takes any that is free.
     #[serde(default)]
     pub proxy: Option<u16>,
+    /// Milliseconds without a ping after which Wharf is taken for gone; the toolbox's own when absent.
+    #[serde(default)]
+    pub lease_ms: Option<u64>,
 }
 
 /// What the toolbox answers.
@@ -134,11 +137,17 @@ pub enum Request {
         /// At most so many lines.
         limit: u64,
     },
-    /// The whole tree as records: deletions first, then every entry in order of its path.
+    /// A tree as records: deletions first, then every entry in order of its path.
     Upload {
         /// Make the agent a repository of its own.
         git: bool,
+        /// Only what differs comes, from the tree that lies there under this name: the manifest of
+        /// the upload before, or the name of the image's layer.
+        #[serde(default)]
+        above: Option<String>,
     },
+    /// What is known of the workspace, as entries of a ledger; they come as data.
+    Ledger,
     /// What changed since the upload or the last scan; records come as data.
     Scan,
 }
@@ -168,6 +177,8 @@ pub enum Reply {
     },
     /// All changes were sent and are the new state.
     Scanned,
+    /// All that is known was sent.
+    Known,
     /// What to tell the agent: no such file, not allowed.
     Told {
         /// The words.
