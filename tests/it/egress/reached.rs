@@ -326,7 +326,9 @@ async fn a_body_goes_whole_and_what_comes_after_it_goes_nowhere() {
     );
     let answer = world.ask(&ask).await;
     assert!(answer.ends_with("/put 700000\n"), "{answer}");
-    world.kept.ended(1).await;
-    assert_eq!(server.heads().len(), 1);
+    let sent = world.kept.ended(1).await[0].0;
+    let heads = server.heads();
+    assert_eq!(heads.len(), 1);
+    assert_eq!(sent, (heads[0].len() + body.len()) as u64);
     world.remote.close().await;
 }
