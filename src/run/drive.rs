@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Error;
 use super::board::Notice;
@@ -22,6 +24,9 @@ use crate::sandbox::{Image, ImageSpec};
 use crate::trace::Span;
 use crate::workspace::Conflict;
 
+/// How long an image is taken for ready. Asking again says that it is in use, before an hour is over
+/// after which other runs may remove it.
+const KNOWN: Duration = Duration::from_secs(1200);
 /// Lists of files that are kept.
 const STANDING: usize = 8;
 
@@ -34,7 +39,8 @@ pub(super) struct Drive {
     pub nodes: BTreeMap<SubtaskId, Node>,
     pub conflicts: BTreeMap<SubtaskId, ConflictNode>,
     pub running: JoinSet<End>,
-    pub images: HashMap<ImageSpec, Image>,
+    /// Ready images, and since when that is known.
+    pub images: HashMap<ImageSpec, (Image, Instant)>,
     /// The commits that agents last started from, newest first; a few, for they may be large.
     pub standing: VecDeque<Arc<Standing>>,
     /// The base, then what each round merged.
@@ -249,7 +255,8 @@ impl Drive {
         )
         .await
         .map_err(|error| error.to_string())?;
-        if let Some(image) = self.images.get(&spec) {
+        let known = self.images.get(&spec);
+        if let Some((image, _)) = known.filter(|(_, since)| since.elapsed() < KNOWN) {
             return Ok(image.clone());
         }
         let progress = Saying(shared.clone());
@@ -259,7 +266,7 @@ impl Drive {
             .await;
         let image = ready.map_err(|error| describe(&error))?;
         self.note_image(&image);
-        self.images.insert(spec, image.clone());
+        self.images.insert(spec, (image.clone(), Instant::now()));
         self.layer(sandbox, image.clone()).await;
         Ok(image)
     }

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::keeper::{Keeper, Taken, Word};
+use super::call;
 use super::{Engine, Error, Labels, Layer, Network, Progress, Sandbox, Spec, Tree};
 
 /// Bytes and files of a tree from which a layer of its own is worth making.
@@ -70,7 +71,7 @@ impl Pool {
         let mut layer = None;
         // One that ended unseen is replaced by the next; the last look finds none.
         for _ in 0..=warm {
-            let taken = self.take(&key, spec).await;
+            let taken = call::unless(cancel, self.take(&key, spec)).await?;
             layer = taken.layer;
             let Some(vacant) = taken.vacant else { break };
             match vacant.fill(tree, cancel).await {
@@ -103,14 +104,15 @@ impl Pool {
         let _ = done.await;
     }
 
-    async fn take(&self, key: &str, spec: &Spec) -> Taken {
+    async fn take(&self, key: &str, spec: &Spec) -> Result<Taken, Error> {
         let (reply, taken) = oneshot::channel();
         self.say(Word::Take {
             key: key.to_owned(),
             base: spec.image.id.clone(),
             reply,
         });
-        taken.await.unwrap_or_default()
+        // A task that has ended has nothing to give.
+        Ok(taken.await.unwrap_or_default())
     }
 
     async fn cold(

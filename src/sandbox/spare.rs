@@ -5,25 +5,24 @@ use std::collections::BTreeSet;
 use super::shelf::ImageRow;
 
 /// Seconds after its last use during which an image may still be wanted by a run that has no
-/// container of it at the moment.
+/// container of it at the moment: between two agents, or between the two steps of making a layer.
 const FRESH: i64 = 3600;
 
 /// The images to remove, in this order, so that those that stay have at most `cap` bytes. Never one
 /// that a container uses, that another one stands on, or that was used within the last hour; one
-/// that lost its name to a twin goes at once.
+/// that has no name, lost to a twin or never given, goes after that hour whatever the cap.
 pub(super) fn spare(rows: Vec<ImageRow>, cap: u64, now: i64) -> Vec<ImageRow> {
     let (lost, mut rows): (Vec<_>, Vec<_>) = rows
         .into_iter()
         .filter(|row| row.cached)
         .partition(|row| row.name == row.id);
-    let mut gone: Vec<ImageRow> = lost.into_iter().filter(|row| !row.in_use).collect();
+    let stale = |row: &ImageRow| !row.in_use && now.saturating_sub(row.last_used) >= FRESH;
+    let mut gone: Vec<ImageRow> = lost.into_iter().filter(stale).collect();
     rows.sort_by(|a, b| a.last_used.cmp(&b.last_used).then(a.name.cmp(&b.name)));
     let mut total: u64 = rows.iter().map(|row| row.own).sum();
     while total > cap {
         let beneath: BTreeSet<String> = rows.iter().flat_map(|row| row.beneath.clone()).collect();
-        let may_go = |row: &ImageRow| {
-            !row.in_use && !beneath.contains(&row.id) && now.saturating_sub(row.last_used) >= FRESH
-        };
+        let may_go = |row: &ImageRow| stale(row) && !beneath.contains(&row.id);
         let Some(at) = rows.iter().position(may_go) else {
             break;
         };
@@ -96,8 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_lost_its_name_goes_though_there_is_room() {
-        let nameless = row("sha256:x", 99_999, 1);
+    fn one_without_a_name_goes_though_there_is_room_once_nobody_can_be_at_it() {
+        let nameless = row("sha256:x", 90_000, 1);
         let nameless = ImageRow {
             id: nameless.name.clone(),
             ..nameless
@@ -106,7 +105,12 @@ mod tests {
             in_use: true,
             ..nameless.clone()
         };
+        let new = ImageRow {
+            last_used: 99_000,
+            ..nameless.clone()
+        };
         assert_eq!(names(&[nameless], u64::MAX), ["sha256:x"]);
+        assert_eq!(names(&[new], u64::MAX), [""; 0]);
         assert_eq!(names(&[used], u64::MAX), [""; 0]);
     }
 }

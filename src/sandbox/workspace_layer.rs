@@ -49,11 +49,8 @@ pub(super) async fn make(
         if stands(docker, &layer).await? {
             return Ok(());
         }
-        let _turn = docker
-            .layers
-            .acquire()
-            .await
-            .map_err(|_| Error::Cancelled)?;
+        let turn = async { docker.layers.acquire().await.map_err(|_| Error::Cancelled) };
+        let _turn = call::unless(cancel, turn).await?;
         if stands(docker, &layer).await? {
             return Ok(());
         }
