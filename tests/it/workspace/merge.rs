@@ -432,7 +432,7 @@ async fn flushed_merges_need_no_loose_object() {
     for edit in edits {
         work.push(world.child(&base, &[edit]).await);
     }
-    let before = world.store.processes();
+    let (before, snapshots) = (world.store.processes(), loose(&world));
     let folded = world.store.merge_all(&work).await.unwrap();
     assert_eq!(
         world.store.processes() - before,
