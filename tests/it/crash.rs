@@ -209,7 +209,7 @@ where
 async fn a_run_killed_at_any_line_of_its_journal_comes_to_the_same_end() {
     // Two runs, for the agents of each go in another order.
     let mut kills = 0;
-    for step in [1, 3] {
+    for step in [1, 2] {
         let whole = Arc::new(recorded().await);
         let cuts: Vec<usize> = (0..=whole.lines.len()).step_by(step).collect();
         kills += cuts.len();
