@@ -123,16 +123,26 @@ pub(super) struct Sandbox {
     pub cpus: Option<f64>,
     /// Default: 2g.
     pub memory: Option<Size>,
-    /// Processes and threads; default: 256.
-    #[schemars(range(min = 16))]
+    /// Processes and threads; default: 256, with gVisor 1024.
+    #[schemars(range(min = 32))]
     pub pids: Option<Count>,
     /// What may be written; default: 4g.
     pub disk: Option<Size>,
+    /// Files and folders that may lie there; default: 500000.
+    #[schemars(range(min = 1000))]
+    pub inodes: Option<Count>,
+    /// The largest file; default: as `disk`.
+    pub fsize: Option<Size>,
+    /// Files one process may have open; default: 1024, which it may raise to 4096.
+    #[schemars(range(min = 64))]
+    pub nofile: Option<Count>,
     /// `none` or `full`; default: none.
     #[schemars(with = "Option<super::Network>")]
     pub network: Option<Value>,
     /// A runtime of the engine, such as `runsc`; default: default.
     pub runtime: Option<String>,
+    /// Refuse an engine that does not hold these limits, instead of a warning; default: false.
+    pub strict: Option<bool>,
 }
 
 /// Which tool calls may run.

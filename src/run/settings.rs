@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::shared::Shared;
-use crate::sandbox::{self, Image, ImageSpec, Labels, Spec};
+use crate::sandbox::{self, FileLimits, Image, ImageSpec, Labels, Spec};
 use crate::workspace::{self, Store};
 use crate::{plan, tools};
 
@@ -16,6 +16,12 @@ pub(super) fn spec(shared: &Shared, sandbox: &plan::Sandbox, image: Image, subta
         memory: sandbox.memory,
         pids: sandbox.pids,
         disk: sandbox.disk,
+        files: FileLimits {
+            inodes: sandbox.inodes,
+            size: sandbox.fsize.unwrap_or(sandbox.disk),
+            open: (sandbox.nofile.soft, sandbox.nofile.hard),
+        },
+        strict: sandbox.strict,
         network: match sandbox.network {
             plan::Network::None => sandbox::Network::None,
             plan::Network::Full => sandbox::Network::Full,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as Fault;
-use bollard::models::ContainerCreateBody;
+use bollard::models::{ContainerCreateBody, ContainerCreateResponse, HostConfig};
 use bollard::query_parameters::{
     AttachContainerOptions, RemoveContainerOptions, WaitContainerOptions,
 };
@@ -34,6 +34,8 @@ pub(super) struct Running {
     pub(super) life: Life,
     pub(super) reader: Reader,
     pub(super) writer: Writer,
+    /// What the engine warned of when it made the container.
+    pub(super) warnings: Vec<String>,
 }
 
 /// What is known of a container's end.
@@ -51,9 +53,12 @@ pub(super) async fn start(
     body: ContainerCreateBody,
     cancel: &CancellationToken,
 ) -> Result<Running, Error> {
-    let id = create(docker, body).await?;
+    let ContainerCreateResponse { id, warnings } = make(docker, body).await?;
     match call::unless(cancel, begin(docker, &id)).await {
-        Ok(running) => Ok(running),
+        Ok(running) => Ok(Running {
+            warnings,
+            ..running
+        }),
         Err(error) => {
             remove(docker, &id).await;
             Err(error)
@@ -63,8 +68,22 @@ pub(super) async fn start(
 
 /// Creates a container and gives its id.
 pub(super) async fn create(docker: &Docker, body: ContainerCreateBody) -> Result<String, Error> {
+    Ok(make(docker, body).await?.id)
+}
+
+async fn make(
+    docker: &Docker,
+    body: ContainerCreateBody,
+) -> Result<ContainerCreateResponse, Error> {
     let call = docker.api.create_container(None, body);
-    Ok(call::bounded("creating a container", LONG, call).await?.id)
+    call::bounded("creating a container", LONG, call).await
+}
+
+/// What the engine itself holds of a container; None when it does not say.
+pub(super) async fn inspect(docker: &Docker, id: &str) -> Option<HostConfig> {
+    let call = docker.api.inspect_container(id, None);
+    let asked = call::bounded("looking at a container", SHORT, call).await;
+    asked.ok()?.host_config
 }
 
 /// Waits, attaches and starts, in this order: a container that removes itself can be asked nothing
@@ -95,6 +114,7 @@ pub(super) async fn begin(docker: &Docker, id: &str) -> Result<Running, Error> {
         },
         reader: StreamReader::new(chunks),
         writer: attached.input,
+        warnings: Vec::new(),
     })
 }
 

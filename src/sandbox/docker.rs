@@ -58,4 +58,8 @@ impl Engine for Docker {
     ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
         Box::pin(open::open(self, spec, tree, cancel))
     }
+
+    fn memory(&self) -> Option<u64> {
+        self.info.facts.memory
+    }
 }

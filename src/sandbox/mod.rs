@@ -13,6 +13,7 @@ mod call;
 mod connect;
 mod container;
 mod docker;
+mod doubt;
 mod image;
 mod layer;
 mod link;
@@ -30,6 +31,7 @@ pub mod toolbox;
 
 pub use connect::{EngineFacts, Info, Options, Tls, connect};
 pub use docker::Docker;
+pub use doubt::{Doubt, Holds, Limit};
 pub use image::BUILT_IN;
 pub use profile::profile;
 pub use shelf::ImageRow;
@@ -62,6 +64,11 @@ pub trait Engine: Send + Sync {
         tree: &'a Tree,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>>;
+
+    /// Bytes of memory of the machine that all sandboxes share; None when it cannot be told.
+    fn memory(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Calls on one container. A call that fails with `Error` means the sandbox is broken and must be
@@ -158,11 +165,35 @@ pub struct Spec {
     pub pids: u64,
     /// Bytes that workspace, home and /tmp may hold together.
     pub disk: u64,
+    pub files: FileLimits,
+    /// The engine must be seen to hold these limits, or the sandbox is refused.
+    pub strict: bool,
     pub network: Network,
     /// Docker's name of a runtime (`runsc`), or the engine's default.
     pub runtime: Option<String>,
     /// Give the agent a `.git` of its own in /workspace, made by the toolbox side from `Tree::history`.
     pub labels: Labels,
+}
+
+/// How large, how many and how many at once files may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileLimits {
+    /// Files and folders that workspace, home and /tmp may hold together.
+    pub inodes: u64,
+    /// Bytes of the largest.
+    pub size: u64,
+    /// Files that one process may have open, and how far it may raise that.
+    pub open: (u64, u64),
+}
+
+impl Default for FileLimits {
+    fn default() -> Self {
+        Self {
+            inodes: 500_000,
+            size: 4 << 30,
+            open: (1024, 4096),
+        }
+    }
 }
 
 /// What the sweep later reads to tell whose container this is.
@@ -321,6 +352,8 @@ pub struct Facts {
     pub runtime: String,
     /// `bash`, `sh`, or none.
     pub shell: Option<String>,
+    /// Limits that were not seen to hold.
+    pub doubts: Vec<Doubt>,
 }
 
 /// Says where a long preparation stands, one short line a call ("base: importing (2/3)").

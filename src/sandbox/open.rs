@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::call;
 use super::container::{self, Life};
 use super::docker::Docker;
+use super::doubt;
 use super::network;
 use super::profile;
 use super::remote::{self, Closer, Remote, Start};
@@ -51,20 +52,46 @@ async fn launch(
     let _turn = call::unless(cancel, turn).await?;
     let body = profile::profile(spec, &docker.info.facts, network);
     let running = container::start(docker, body, cancel).await?;
-    let life = running.life.clone();
+    let (life, warnings) = (running.life.clone(), running.warnings);
     let start = Start {
         facts: facts(docker, spec, &life),
         tree_base: None,
         git: true,
         disk: spec.disk,
+        inodes: spec.files.inodes,
         closer: closer(&life, docker, network),
     };
     let greeting = remote::start(running.reader, running.writer, start, life.clone().ended());
     let greeted = call::unless(cancel, greeting).await;
-    if greeted.is_err() {
+    let looked = match greeted {
+        Ok(remote) => look(docker, spec, (remote, &life.id), &warnings).await,
+        Err(error) => Err(error),
+    };
+    if looked.is_err() {
         container::remove(docker, &life.id).await;
     }
-    greeted
+    looked
+}
+
+/// Compares the limits inside with the spec; what does not hold becomes part of the facts.
+async fn look(
+    docker: &Docker,
+    spec: &Spec,
+    (remote, id): (Remote, &str),
+    warnings: &[String],
+) -> Result<Remote, Error> {
+    let kept = match doubt::must_ask(remote.held()) {
+        true => container::inspect(docker, id).await,
+        false => None,
+    };
+    let facts = &docker.info.facts;
+    match doubt::doubts(spec, facts, remote.held(), warnings, kept.as_ref()) {
+        Ok(doubts) => Ok(remote.doubted(doubts)),
+        Err(error) => {
+            remote.close().await;
+            Err(error)
+        }
+    }
 }
 
 /// Puts the tree in; a sandbox that does not take it is closed again.
@@ -88,7 +115,7 @@ fn facts(docker: &Docker, spec: &Spec, life: &Life) -> Facts {
         container: life.id.clone(),
         image: spec.image.name.clone(),
         runtime: runtime.unwrap_or_else(|| docker.info.facts.default_runtime.clone()),
-        shell: None,
+        ..Facts::default()
     }
 }
 

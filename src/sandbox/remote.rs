@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use wharf_toolbox::held::Held;
 use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
@@ -17,8 +18,8 @@ use super::link::{Link, connect};
 use super::link_call::Call;
 use super::remote_tree::{self, changes};
 use super::{
-    Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
-    Search, Stream, Tree,
+    Answer, Changes, Command, Doubt, Error, Exit, Facts, Finished, Listing, ProcessAction, Read,
+    Sandbox, Search, Stream, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
@@ -26,8 +27,6 @@ const GRACE: Duration = Duration::from_secs(15);
 /// What a call on files may take, besides a second for each `RATE` bytes.
 const FILES: Duration = Duration::from_secs(60);
 const RATE: u64 = 1 << 20;
-/// Files that a sandbox may hold.
-const INODES: u64 = 500_000;
 /// Most bytes of a list, of the lines of a search, and of a scan's records.
 const LINES: usize = 64 << 20;
 const RECORDS: usize = 640 << 20;
@@ -47,6 +46,8 @@ pub struct Start {
     pub git: bool,
     /// Bytes that workspace, home and /tmp may hold together.
     pub disk: u64,
+    /// Files and folders that they may hold together.
+    pub inodes: u64,
     /// Run once, by `close`.
     pub closer: Closer,
 }
@@ -55,6 +56,7 @@ pub struct Start {
 pub struct Remote {
     link: Link,
     facts: Facts,
+    held: Held,
     layer: Option<Tree>,
     git: bool,
     /// One command at a time: the time of each begins when it does.
@@ -74,7 +76,7 @@ pub async fn start(
     let hello = HostHello {
         version: VERSION,
         disk: start.disk,
-        inodes: INODES,
+        inodes: start.inodes,
         ..HostHello::default()
     };
     let (link, greeting, hub) = match connect(reader, writer, &hello, ended).await {
@@ -90,6 +92,7 @@ pub async fn start(
             shell: greeting.shell,
             ..start.facts
         },
+        held: greeting.held,
         layer: start.tree_base,
         git: start.git && greeting.git,
         turn: Semaphore::new(1),
@@ -98,6 +101,17 @@ pub async fn start(
 }
 
 impl Remote {
+    /// The limits that process 1 read when it greeted.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// With what was not seen to hold.
+    pub(super) fn doubted(mut self, doubts: Vec<Doubt>) -> Self {
+        self.facts.doubts = doubts;
+        self
+    }
+
     /// Makes the workspace exactly `tree`, sending what `layer` does not have, and returns once
     /// the toolbox has proved by a manifest that it lies there.
     pub async fn upload(&self, layer: Option<&Tree>, tree: &Tree) -> Result<(), Error> {

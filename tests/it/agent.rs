@@ -241,6 +241,7 @@ fn assignment() -> Assignment {
         disk: 1 << 30,
         network: Network::None,
         runtime: None,
+        ..wharf::plan::Sandbox::default()
     };
     Assignment {
         role: Role {

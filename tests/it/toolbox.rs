@@ -31,12 +31,14 @@ struct World {
 struct Setting {
     path: &'static str,
     disk: u64,
+    inodes: u64,
     git: bool,
 }
 
 const PLAIN: Setting = Setting {
     path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     disk: 4 << 30,
+    inodes: 500_000,
     git: false,
 };
 
@@ -71,6 +73,7 @@ impl World {
             tree_base: None,
             git: setting.git,
             disk: setting.disk,
+            inodes: setting.inodes,
             closer: Box::new(|| Box::pin(async { waiting.await.unwrap() })),
         };
         let ended = async { ended.await.unwrap_or_else(|_| "lost".into()) };
@@ -736,6 +739,7 @@ async fn a_toolbox_that_is_no_toolbox_is_an_error() {
         tree_base: None,
         git: false,
         disk: 1,
+        inodes: 1000,
         closer: closer(),
     };
     for noise in [b"{\"hello\":1}\n".as_slice(), b"\x00\x00\x00\x00\x09", b""] {

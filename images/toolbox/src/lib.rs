@@ -5,6 +5,7 @@
 //! Gives: frames and messages, or a `Fault` that says why the bytes are none.
 //! Never: a thread, a file, an opinion on what a call means.
 
+pub mod held;
 pub mod memo;
 pub mod message;
 pub mod pattern;

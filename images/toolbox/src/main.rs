@@ -12,6 +12,7 @@ mod calls;
 mod command;
 mod files;
 mod git;
+mod group;
 mod ignore;
 mod limits;
 mod link;
@@ -133,6 +134,7 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         version: VERSION,
         shell: shell.map(str::to_owned),
         git: sandbox.calls.git.is_some(),
+        held: group::held(),
     };
     link.send(Kind::Hello, 0, &greeting);
     if hello.version != VERSION {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::held::Held;
+
 /// What Wharf says first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostHello {
@@ -26,6 +28,9 @@ pub struct ToolboxHello {
     pub shell: Option<String>,
     /// The image has a git.
     pub git: bool,
+    /// The limits that hold inside.
+    #[serde(default)]
+    pub held: Held,
 }
 
 /// What a channel is opened for.

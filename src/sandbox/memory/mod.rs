@@ -26,8 +26,8 @@ use wharf_toolbox::record::plain;
 use self::shell::{Files, Shell};
 use self::state::State;
 use super::{
-    Answer, Changes, Command, Engine, Error, Exit, Facts, Finished, Image, ImageSpec, Listing,
-    Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
+    Answer, Changes, Command, Doubt, Engine, Error, Exit, Facts, Finished, Image, ImageSpec,
+    Listing, Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
 };
 
 /// An engine whose sandboxes are maps.
@@ -35,6 +35,10 @@ use super::{
 pub struct Memory {
     /// Each sandbox breaks at the call after so many.
     pub break_after: Option<u32>,
+    /// Limits that no sandbox is seen to hold.
+    pub doubts: Vec<Doubt>,
+    /// What `Engine::memory` answers.
+    pub memory: Option<u64>,
 }
 
 /// One sandbox in memory.
@@ -79,6 +83,7 @@ impl Engine for Memory {
                 image: spec.image.name.clone(),
                 runtime: "memory".into(),
                 shell: Some("sh".into()),
+                doubts: self.doubts.clone(),
             };
             let state = State {
                 scanned: files.clone(),
@@ -93,6 +98,10 @@ impl Engine for Memory {
             });
             Ok(sandbox)
         })
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.memory
     }
 }
 

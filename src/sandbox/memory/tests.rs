@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::sandbox::{Contents, Entry, Labels, Network};
+use crate::sandbox::{Contents, Entry, FileLimits, Labels, Network};
 
 struct Same;
 
@@ -43,6 +43,8 @@ async fn open(memory: Memory) -> Arc<dyn Sandbox> {
         memory: 0,
         pids: 0,
         disk: 0,
+        files: FileLimits::default(),
+        strict: false,
         network: Network::None,
         runtime: None,
         labels,
@@ -112,6 +114,7 @@ async fn a_scan_gives_each_change_once() {
 async fn it_breaks_when_told_and_when_closed() {
     let sandbox = open(Memory {
         break_after: Some(1),
+        ..Memory::default()
     })
     .await;
     assert!(sandbox.read("../x", 0, 1).await.unwrap().is_err());
