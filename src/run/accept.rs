@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::desk::Desk;
 use super::verdict;
+use crate::agent::Stop;
 use crate::id::{CommitId, RoleName};
 use crate::plan::{self, Dag, Role};
 use crate::workspace::{self, Conflict, Store};
@@ -70,15 +71,18 @@ impl Accept {
         })
     }
 
-    /// `Err` holds what the agent has to mend.
-    pub async fn check(&self, desk: &Desk, arguments: &Value) -> Result<(), String> {
-        match self {
-            Self::Report => Ok(()),
+    /// The inner `Err` holds what the agent has to mend.
+    pub async fn check(&self, desk: &Desk, arguments: &Value) -> Result<Result<(), String>, Stop> {
+        Ok(match self {
+            Self::Report | Self::Merge(..) if arguments["status"] != "done" => Ok(()),
+            Self::Report => desk.hand_in().await?,
+            Self::Merge(conflict, bounces) => match desk.hand_in().await? {
+                Ok(()) => merge_left(desk, conflict, bounces).await,
+                refused => refused,
+            },
             Self::Plan(check) => check.check(arguments).map(|_| ()),
-            Self::Merge(..) if arguments["status"] != "done" => Ok(()),
-            Self::Merge(conflict, bounces) => merge_left(desk, conflict, bounces).await,
             Self::Verdict(asked) => asked.check(desk, arguments).await,
-        }
+        })
     }
 }
 
@@ -101,9 +105,6 @@ impl PlanCheck {
 
 /// A resolution may leave no conflict marker; lines of either side that are gone must be meant.
 async fn merge_left(desk: &Desk, conflict: &Conflict, bounces: &AtomicU32) -> Result<(), String> {
-    desk.take_snapshot()
-        .await
-        .map_err(|stop| stop.to_string())?;
     let (store, snapshot) = (&desk.shared.store, desk.snapshot());
     let unsaid = |error: workspace::Error| format!("the resolution could not be checked: {error}");
     let marked = store.resolved(conflict, &snapshot).await.map_err(unsaid)?;

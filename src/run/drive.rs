@@ -123,6 +123,7 @@ impl Drive {
     /// Runs rounds until one needs no other, none remain, or something stops the run.
     pub async fn run(&mut self) -> Result<(), Error> {
         self.warn_of_recording();
+        super::bounds::warn_of_memory(&self.shared);
         loop {
             self.round += 1;
             self.shared

@@ -194,6 +194,7 @@ fn share(
         pot,
         gates,
         hopeless: tokio::sync::watch::Sender::new(BTreeMap::new()),
+        doubted: tokio::sync::watch::Sender::default(),
         board,
         watch: order.watch,
         stop: order.stop,

@@ -3,23 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::accept::{Accept, Witness};
 use super::board::Notice;
 use super::drive::Drive;
 use super::summary::{Verdict, VerdictStatus};
 use super::verdict::{self, Judged};
 use super::worker::Job;
-use super::{Error, desk, first, settings};
+use super::{Error, first};
 use crate::agent::Stop;
-use crate::id::{RoleName, SubtaskId, TreeId};
+use crate::id::{SubtaskId, TreeId};
 use crate::journal::{Agent, AgentKind, CommandRun, Event};
-use crate::plan::{AcceptanceCommand, Kind};
-use crate::sandbox::{self, Command, Exit, Sandbox};
-
-/// Bytes of a command's output that are kept as evidence.
-const TAIL: usize = 2000;
+use crate::plan::Kind;
 
 impl Drive {
     /// Verifies what is merged. Sets the verdict, or leaves it unknown with the reason.
@@ -87,82 +81,6 @@ impl Drive {
             .await?;
         self.verdict = Some(verdict);
         Ok(())
-    }
-
-    /// Runs the acceptance commands in a fresh sandbox at the merged tree; their exit codes are facts.
-    async fn accept_commands(&mut self) -> Result<Vec<CommandRun>, Error> {
-        let commands = self.shared.plan.acceptance.commands.clone();
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        let who = Agent {
-            round: self.round,
-            subtask: SubtaskId::new("acceptance"),
-            role: RoleName::new("acceptance"),
-        };
-        let opened = self.open_at_merged(&who).await;
-        let sandbox = match opened {
-            Ok(sandbox) => sandbox,
-            Err(reason) => {
-                self.halt(reason.clone());
-                return Ok(commands.iter().map(|c| not_run(c, &reason)).collect());
-            }
-        };
-        let mut runs = Vec::new();
-        for command in &commands {
-            let run = self.accept_command(sandbox.as_ref(), command).await;
-            self.shared.tell(&Notice::Acceptance {
-                command: run.command.clone(),
-                exit_code: run.exit_code,
-                seconds: run.seconds,
-            });
-            runs.push(run);
-        }
-        sandbox.close().await;
-        Ok(runs)
-    }
-
-    async fn open_at_merged(&mut self, who: &Agent) -> Result<Arc<dyn Sandbox>, String> {
-        let plan = self.shared.plan.sandbox.clone();
-        let image = self.image(&plan).await?;
-        let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str());
-        let standing = self.standing(&self.merged.clone()).await;
-        let standing = standing.map_err(|error| error.to_string())?;
-        let opened = desk::open(&self.shared, who, &spec, &standing.tree).await;
-        opened.map_err(|stop| stop.to_string())
-    }
-
-    async fn accept_command(
-        &self,
-        sandbox: &dyn Sandbox,
-        command: &AcceptanceCommand,
-    ) -> CommandRun {
-        let since = Instant::now();
-        let line = Command {
-            line: command.run.clone(),
-            timeout: command.timeout,
-            background: false,
-            keep: TAIL,
-        };
-        let ran = sandbox.run(&line, &self.shared.stop.cancel).await;
-        let seconds = since.elapsed().as_secs_f64();
-        match ran {
-            Ok(finished) => {
-                let (exit_code, note) = told(finished.exit, command);
-                let output_tail = tail(&finished);
-                CommandRun {
-                    command: command.run.clone(),
-                    exit_code,
-                    seconds,
-                    output_tail,
-                    note,
-                }
-            }
-            Err(error) => CommandRun {
-                seconds,
-                ..not_run(command, &error.to_string())
-            },
-        }
     }
 
     async fn ask_verifier(
@@ -234,7 +152,10 @@ impl Drive {
     }
 
     fn not_verified(&mut self, stop: &Stop) -> Judged {
-        self.note_stop(stop);
+        // A sandbox that breaks twice says nothing of the other agents' environment.
+        if !matches!(stop, Stop::Broken { .. }) {
+            self.note_stop(stop);
+        }
         unknown(&format!("the verifier gave no verdict: {stop}"))
     }
 
@@ -262,49 +183,6 @@ fn unknown(reason: &str) -> Judged {
         summary: reason.to_owned(),
         criteria: Vec::new(),
     }
-}
-
-fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
-    CommandRun {
-        command: command.run.clone(),
-        exit_code: None,
-        seconds: 0.0,
-        output_tail: String::new(),
-        note: Some(format!("not run: {reason}")),
-    }
-}
-
-/// The exit code, or why it cannot be told.
-fn told(exit: Exit, command: &AcceptanceCommand) -> (Option<i32>, Option<String>) {
-    match exit {
-        Exit::Code(code) => (Some(code), None),
-        // A shell may answer 0 although what it ran was killed: then nothing is known of the rest.
-        Exit::OutOfMemory(code) => (
-            (code != 0).then_some(code),
-            Some("the memory limit killed a process of it".to_owned()),
-        ),
-        Exit::TimedOut => (
-            None,
-            Some(format!("killed after {} s", command.timeout.as_secs())),
-        ),
-        Exit::Cancelled => (None, Some("the run was stopped".to_owned())),
-        Exit::Running => (None, Some("it did not end".to_owned())),
-    }
-}
-
-fn tail(finished: &sandbox::Finished) -> String {
-    let end = |stream: &sandbox::Stream| {
-        let bytes = if stream.tail.is_empty() {
-            &stream.head
-        } else {
-            &stream.tail
-        };
-        let from = bytes.len().saturating_sub(TAIL);
-        String::from_utf8_lossy(&bytes[from..]).into_owned()
-    };
-    let both = format!("{}{}", end(&finished.stdout), end(&finished.stderr));
-    let from = both.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
-    both[from..].to_owned()
 }
 
 /// Why the verdict is what it is, in one line.
@@ -348,32 +226,4 @@ fn reason(verdict: &Verdict) -> String {
         reasons.push(verdict.summary.clone());
     }
     reasons.join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn only_an_exit_code_that_is_known_is_one() {
-        let command = AcceptanceCommand {
-            run: "make test".to_owned(),
-            timeout: Duration::from_secs(60),
-        };
-        let code = |exit| told(exit, &command).0;
-        assert_eq!(code(Exit::Code(0)), Some(0));
-        assert_eq!(code(Exit::OutOfMemory(137)), Some(137));
-        for unknown in [
-            Exit::OutOfMemory(0),
-            Exit::TimedOut,
-            Exit::Cancelled,
-            Exit::Running,
-        ] {
-            let (code, note) = told(unknown, &command);
-            assert_eq!(code, None, "{unknown:?}");
-            assert!(note.is_some(), "{unknown:?}");
-        }
-    }
 }

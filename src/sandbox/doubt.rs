@@ -264,3 +264,242 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
         text: "which privileges process 1 has could not be read".to_owned(),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{FileLimits, Image, Labels, Network};
+
+    fn spec() -> Spec {
+        let text = String::new;
+        Spec {
+            image: Image {
+                id: text(),
+                name: text(),
+                describes: text(),
+            },
+            env: std::collections::BTreeMap::new(),
+            cpus: 8.0,
+            memory: 512 << 20,
+            pids: 128,
+            disk: 1 << 30,
+            files: FileLimits::default(),
+            strict: true,
+            network: Network::None,
+            runtime: None,
+            labels: Labels {
+                machine: text(),
+                state: text(),
+                run: text(),
+                subtask: text(),
+            },
+        }
+    }
+
+    fn facts() -> EngineFacts {
+        EngineFacts {
+            cores: 2,
+            default_runtime: "runc".into(),
+            ..EngineFacts::default()
+        }
+    }
+
+    /// What is read in a container that holds all of `spec`.
+    fn whole() -> Held {
+        Held {
+            memory: Some(512 << 20),
+            swap: Some(0),
+            cpus: Some(2000),
+            pids: Some(128),
+            open: Some(4096),
+            file: Some(4 << 30),
+            user: Some(1000),
+            capabilities: Some(0),
+            no_new_privileges: Some(1),
+            seccomp: Some(2),
+        }
+    }
+
+    fn seen(held: &Held, facts: &EngineFacts) -> Vec<(Limit, Holds)> {
+        let found = doubts(&spec(), facts, held, &[], None).unwrap();
+        found
+            .iter()
+            .map(|doubt| (doubt.limit, doubt.holds))
+            .collect()
+    }
+
+    #[test]
+    fn a_container_that_holds_all_is_not_doubted_and_stricter_is_no_fault() {
+        assert_eq!(seen(&whole(), &facts()), []);
+        let stricter = Held {
+            memory: Some(1 << 20),
+            pids: Some(3),
+            ..whole()
+        };
+        assert_eq!(seen(&stricter, &facts()), []);
+    }
+
+    #[test]
+    fn each_limit_that_is_looser_inside_is_named() {
+        for (limit, held) in [
+            (
+                Limit::Memory,
+                Held {
+                    memory: Some(UNLIMITED),
+                    ..whole()
+                },
+            ),
+            (
+                Limit::Swap,
+                Held {
+                    swap: Some(512 << 20),
+                    ..whole()
+                },
+            ),
+            (
+                Limit::Cpus,
+                Held {
+                    cpus: Some(UNLIMITED),
+                    ..whole()
+                },
+            ),
+            (
+                Limit::Processes,
+                Held {
+                    pids: Some(129),
+                    ..whole()
+                },
+            ),
+            (
+                Limit::OpenFiles,
+                Held {
+                    open: Some(1 << 20),
+                    ..whole()
+                },
+            ),
+            (
+                Limit::FileSize,
+                Held {
+                    file: Some(UNLIMITED),
+                    ..whole()
+                },
+            ),
+        ] {
+            assert_eq!(seen(&held, &facts()), [(limit, Holds::No)]);
+            let text = &doubts(&spec(), &facts(), &held, &[], None).unwrap()[0].text;
+            assert!(text.contains(limit.word()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_never_taken_for_held() {
+        let all = [
+            Limit::Memory,
+            Limit::Swap,
+            Limit::Cpus,
+            Limit::Processes,
+            Limit::OpenFiles,
+            Limit::FileSize,
+            Limit::Privileges,
+        ];
+        assert_eq!(
+            seen(&Held::default(), &facts()),
+            all.map(|limit| (limit, Holds::Unknown))
+        );
+        assert!(must_ask(&Held::default()) && !must_ask(&whole()));
+        // The engine's own word may make it a no, and never a yes.
+        let unread = Held {
+            memory: None,
+            pids: None,
+            ..whole()
+        };
+        let without = EngineFacts {
+            unable: [Limit::Memory].into(),
+            ..facts()
+        };
+        let kept = |memory, pids| HostConfig {
+            memory: Some(memory),
+            pids_limit: Some(pids),
+            ..HostConfig::default()
+        };
+        let judged = |facts: &EngineFacts, kept: &HostConfig| {
+            let found = doubts(&spec(), facts, &unread, &[], Some(kept)).unwrap();
+            found.iter().map(|doubt| doubt.holds).collect::<Vec<_>>()
+        };
+        assert_eq!(judged(&facts(), &kept(512 << 20, 128)), [Holds::Unknown; 2]);
+        assert_eq!(judged(&facts(), &kept(0, 128)), [Holds::No, Holds::Unknown]);
+        assert_eq!(judged(&without, &kept(512 << 20, 0)), [Holds::No; 2]);
+    }
+
+    #[test]
+    fn a_warning_of_the_engine_joins_what_it_is_about() {
+        let warnings = [
+            "Your kernel does not support memory limit capabilities. Limitation discarded.",
+            "Your kernel does not support swap limit capabilities.",
+            "Something else.",
+        ]
+        .map(str::to_owned);
+        let loose = Held {
+            memory: Some(UNLIMITED),
+            ..whole()
+        };
+        let found = doubts(&spec(), &facts(), &loose, &warnings, None).unwrap();
+        let seen: Vec<_> = found
+            .iter()
+            .map(|doubt| (doubt.limit, doubt.holds))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Limit::Memory, Holds::No),
+                (Limit::Swap, Holds::Yes),
+                (Limit::Other, Holds::Unknown),
+            ]
+        );
+        assert!(
+            found[0].text.contains("Limitation discarded"),
+            "{}",
+            found[0].text
+        );
+    }
+
+    #[test]
+    fn more_privileges_than_a_sandbox_may_have_are_refused_and_gvisor_filters_by_itself() {
+        let error = |held: Held| {
+            doubts(&spec(), &facts(), &held, &[], None)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(
+            error(Held {
+                user: Some(0),
+                ..whole()
+            })
+            .contains("root")
+        );
+        assert!(
+            error(Held {
+                capabilities: Some(1),
+                ..whole()
+            })
+            .contains("capabilities")
+        );
+        assert!(
+            error(Held {
+                no_new_privileges: Some(0),
+                ..whole()
+            })
+            .contains("no-new-privileges")
+        );
+        let unfiltered = Held {
+            seccomp: Some(0),
+            ..whole()
+        };
+        assert!(error(unfiltered.clone()).contains("filtered"));
+        let gvisor = EngineFacts {
+            default_runtime: "runsc".into(),
+            ..facts()
+        };
+        assert_eq!(seen(&unfiltered, &gvisor), []);
+    }
+}

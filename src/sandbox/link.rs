@@ -21,8 +21,9 @@ use tokio_util::codec::{Decoder, FramedRead};
 use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
 use wharf_toolbox::wire::{Fault, Frame, Kind, MAX_DATA, VERSION};
 
-use super::Error;
+use super::broken::broken;
 use super::link_call::Call;
+use super::{Break, Cause, Error};
 
 /// Extends the toolbox's lease.
 const PING: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// One toolbox, as calls see it.
 pub(super) struct Link {
     words: UnboundedSender<Word>,
-    reason: Arc<OnceLock<String>>,
+    reason: Arc<OnceLock<Break>>,
     next: AtomicU32,
 }
 
@@ -45,7 +46,7 @@ pub(super) enum Word {
     Open(Frame, UnboundedSender<Event>),
     Send(Frame),
     Forget(u32),
-    Break(String),
+    Break(Break),
     Close,
 }
 
@@ -84,22 +85,22 @@ pub(super) async fn connect<R, W, E>(
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
-    E: Future<Output = String> + Send + 'static,
+    E: Future<Output = Break> + Send + 'static,
 {
     let mut frames = FramedRead::with_capacity(reader, Frames, MAX_DATA);
     let (outbox, rest) = Outbox::new();
     outbox
         .control
-        .send(Frame::json(Kind::Hello, 0, hello).map_err(broken)?)
-        .map_err(broken)?;
+        .send(Frame::json(Kind::Hello, 0, hello).map_err(protocol)?)
+        .map_err(protocol)?;
     let (words, heard) = unbounded_channel();
     let reason = Arc::new(OnceLock::new());
     let writing = tokio::spawn(write(writer, rest, words.downgrade()));
     let mut ended: Ended = Box::pin(ended);
     let greeting = tokio::select! {
         frame = frames.next() => greeted(frame),
-        why = &mut ended => Err(broken(why)),
-        () = tokio::time::sleep(GREETING) => Err(broken("the toolbox did not greet")),
+        why = &mut ended => Err(why.into()),
+        () = tokio::time::sleep(GREETING) => Err(broken(Cause::Silent, "the toolbox did not greet")),
     };
     let greeting = match greeting {
         Ok(greeting) => greeting,
@@ -126,24 +127,22 @@ where
     ))
 }
 
-type Ended = Pin<Box<dyn Future<Output = String> + Send>>;
+type Ended = Pin<Box<dyn Future<Output = Break> + Send>>;
 
-pub(super) fn broken(reason: impl std::fmt::Display) -> Error {
-    Error::Broken {
-        reason: reason.to_string(),
-    }
+fn protocol(reason: impl std::fmt::Display) -> Error {
+    broken(Cause::Protocol, reason)
 }
 
 fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error> {
     let frame = frame
-        .ok_or_else(|| broken("the stream ended before the toolbox greeted"))?
-        .map_err(broken)?;
+        .ok_or_else(|| broken(Cause::Gone, "the stream ended before the toolbox greeted"))?
+        .map_err(protocol)?;
     if frame.kind != Kind::Hello {
-        return Err(broken("the toolbox began without a greeting"));
+        return Err(protocol("the toolbox began without a greeting"));
     }
-    let hello: ToolboxHello = frame.parse().map_err(broken)?;
+    let hello: ToolboxHello = frame.parse().map_err(protocol)?;
     if hello.version != VERSION {
-        return Err(broken(format!(
+        return Err(protocol(format!(
             "toolbox of version {}, not {VERSION}",
             hello.version
         )));
@@ -209,9 +208,8 @@ async fn write(
         };
         if let Err(error) = written.await {
             if let Some(words) = words.upgrade() {
-                let _ = words.send(Word::Break(format!(
-                    "the stream cannot be written: {error}"
-                )));
+                let reason = format!("the stream cannot be written: {error}");
+                let _ = words.send(Word::Break(Break::new(Cause::Engine, reason)));
             }
             return;
         }
@@ -224,7 +222,7 @@ struct Hub {
     outbox: Outbox,
     calls: HashMap<u32, UnboundedSender<Event>>,
     last: Instant,
-    reason: Arc<OnceLock<String>>,
+    reason: Arc<OnceLock<Break>>,
 }
 
 impl Hub {
@@ -239,8 +237,8 @@ impl Hub {
         let reason = loop {
             let step = tokio::select! {
                 frame = frames.next() => match frame {
-                    Some(Ok(frame)) => self.deliver(frame).map_err(|fault| fault.to_string()),
-                    Some(Err(error)) => Err(error.to_string()),
+                    Some(Ok(frame)) => self.deliver(frame).map_err(|fault| Break::new(Cause::Protocol, fault)),
+                    Some(Err(error)) => Err(Break::new(read(&error), error)),
                     None => Err(why(&mut ended).await),
                 },
                 word = words.recv() => self.obey(word),
@@ -287,7 +285,7 @@ impl Hub {
         Ok(())
     }
 
-    fn obey(&mut self, word: Option<Word>) -> Result<(), String> {
+    fn obey(&mut self, word: Option<Word>) -> Result<(), Break> {
         match word {
             Some(Word::Open(frame, events)) => {
                 self.calls.insert(frame.channel, events);
@@ -296,26 +294,36 @@ impl Hub {
             Some(Word::Send(frame)) => self.outbox.push(frame),
             Some(Word::Forget(channel)) => drop(self.calls.remove(&channel)),
             Some(Word::Break(reason)) => return Err(reason),
-            Some(Word::Close) | None => return Err("it was closed".into()),
+            Some(Word::Close) | None => return Err(Break::new(Cause::Closed, "it was closed")),
         }
         Ok(())
     }
 
-    fn ping(&mut self) -> Result<(), String> {
+    fn ping(&mut self) -> Result<(), Break> {
         if self.last.elapsed() > SILENCE {
-            return Err(format!("no sign of life for {} s", SILENCE.as_secs()));
+            let reason = format!("no sign of life for {} s", SILENCE.as_secs());
+            return Err(Break::new(Cause::Silent, reason));
         }
-        let frame = Frame::json(Kind::Signal, 0, &Signal::Ping).map_err(|f| f.to_string())?;
+        let frame = Frame::json(Kind::Signal, 0, &Signal::Ping)
+            .map_err(|fault| Break::new(Cause::Protocol, fault))?;
         self.outbox.push(frame);
         Ok(())
     }
 }
 
 /// Why the stream ended, as the engine knows it a moment later.
-async fn why(ended: &mut Ended) -> String {
+async fn why(ended: &mut Ended) -> Break {
     timeout(GRACE, ended)
         .await
-        .unwrap_or_else(|_| "the stream ended".into())
+        .unwrap_or_else(|_| Break::new(Cause::Engine, "the stream ended"))
+}
+
+/// Bytes that are no frame are the toolbox's fault, all else the stream's.
+fn read(error: &std::io::Error) -> Cause {
+    match error.get_ref().is_some_and(|inner| inner.is::<Fault>()) {
+        true => Cause::Protocol,
+        false => Cause::Engine,
+    }
 }
 
 impl Link {
@@ -323,7 +331,7 @@ impl Link {
     pub(super) fn open(&self, request: &Request) -> Result<Call, Error> {
         let channel = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, events) = unbounded_channel();
-        let frame = Frame::json(Kind::Open, channel, request).map_err(broken)?;
+        let frame = Frame::json(Kind::Open, channel, request).map_err(protocol)?;
         if self.words.send(Word::Open(frame, sender)).is_err() {
             return Err(self.why());
         }
@@ -336,9 +344,11 @@ impl Link {
     }
 
     /// Makes every call fail from now on; the error to give.
-    pub(super) fn break_off(&self, reason: String) -> Error {
-        let _ = self.words.send(Word::Break(reason.clone()));
-        broken(reason)
+    pub(super) fn break_off(&self, cause: Cause, reason: String) -> Error {
+        let _ = self
+            .words
+            .send(Word::Break(Break::new(cause, reason.clone())));
+        broken(cause, reason)
     }
 
     /// Lets the hub and the writer end.
@@ -347,6 +357,12 @@ impl Link {
     }
 
     fn why(&self) -> Error {
-        broken(self.reason.get().map_or("it is closed", String::as_str))
+        why_closed(&self.reason)
     }
+}
+
+/// The error of calls after the end.
+pub(super) fn why_closed(reason: &OnceLock<Break>) -> Error {
+    let closed = || Break::new(Cause::Closed, "it is closed");
+    reason.get().cloned().unwrap_or_else(closed).into()
 }

@@ -8,6 +8,7 @@
 mod bake;
 mod bench;
 mod bootstrap;
+mod broken;
 mod build;
 mod call;
 mod connect;
@@ -29,6 +30,7 @@ mod shelf;
 mod sweep;
 pub mod toolbox;
 
+pub use broken::{Break, Cause};
 pub use connect::{EngineFacts, Info, Options, Tls, connect};
 pub use docker::Docker;
 pub use doubt::{Doubt, Holds, Limit};
@@ -278,6 +280,8 @@ pub enum Exit {
     Cancelled,
     /// The memory limit killed a process of this command; the command's own status beside it.
     OutOfMemory(i32),
+    /// Killed because the disk or the number of files was over its limit; its status beside it.
+    Full(i32),
     /// A background command that has not ended.
     Running,
 }
@@ -328,6 +332,8 @@ pub struct Changes {
     pub deletes: Vec<Vec<u8>>,
     /// Paths not carried, each with the reason (too large, a FIFO, a name with a `.git` component …).
     pub left_out: Vec<(Vec<u8>, String)>,
+    /// Those of them that a full disk cut, and that nobody has written again; all there are, at each scan.
+    pub torn: Vec<Vec<u8>>,
 }
 
 impl Changes {
@@ -389,7 +395,7 @@ pub enum Error {
     },
     /// Process 1 is gone, the stream dropped, a frame was bad or the lease ran out.
     #[error("sandbox broken: {reason}")]
-    Broken { reason: String },
+    Broken { cause: Cause, reason: String },
     /// The cancel token fired.
     #[error("cancelled")]
     Cancelled,

@@ -14,12 +14,13 @@ use wharf_toolbox::held::Held;
 use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
+use super::broken::broken;
 use super::link::{Link, connect};
 use super::link_call::Call;
 use super::remote_tree::{self, changes};
 use super::{
-    Answer, Changes, Command, Doubt, Error, Exit, Facts, Finished, Listing, ProcessAction, Read,
-    Sandbox, Search, Stream, Tree,
+    Answer, Break, Cause, Changes, Command, Doubt, Error, Exit, Facts, Finished, Listing,
+    ProcessAction, Read, Sandbox, Search, Stream, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
@@ -71,7 +72,7 @@ pub async fn start(
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     start: Start,
-    ended: impl Future<Output = String> + Send + 'static,
+    ended: impl Future<Output: Into<Break>> + Send + 'static,
 ) -> Result<Remote, Error> {
     let hello = HostHello {
         version: VERSION,
@@ -79,6 +80,7 @@ pub async fn start(
         inodes: start.inodes,
         ..HostHello::default()
     };
+    let ended = async { ended.await.into() };
     let (link, greeting, hub) = match connect(reader, writer, &hello, ended).await {
         Ok(connected) => connected,
         Err(error) => {
@@ -120,9 +122,10 @@ impl Remote {
         let limit = FILES + remote_tree::allowance(tree);
         match timeout(limit, remote_tree::upload(call, layer, tree)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error @ Error::Broken { .. })) => Err(self.link.break_off(error_reason(error))),
+            Ok(Err(Error::Broken { cause, reason })) => Err(self.link.break_off(cause, reason)),
             Ok(Err(error)) => {
-                self.link.break_off("its tree was not sent whole".into());
+                let reason = "its tree was not sent whole".to_owned();
+                self.link.break_off(Cause::Unable, reason);
                 Err(error)
             }
             Err(_) => Err(self.late("upload", limit)),
@@ -130,13 +133,13 @@ impl Remote {
     }
 
     fn late(&self, what: &str, limit: Duration) -> Error {
-        self.link
-            .break_off(format!("no answer to {what} within {} s", limit.as_secs()))
+        let reason = format!("no answer to {what} within {} s", limit.as_secs());
+        self.link.break_off(Cause::Silent, reason)
     }
 
     fn odd(&self, what: &str) -> Error {
-        self.link
-            .break_off(format!("the answer to {what} makes no sense"))
+        let reason = format!("the answer to {what} makes no sense");
+        self.link.break_off(Cause::Protocol, reason)
     }
 
     /// One call on files: its reply and data, or what to tell the agent.
@@ -162,7 +165,9 @@ impl Remote {
             Err(_) => Err(self.late(what, limit)),
             Ok(Err(error)) => Err(error),
             Ok(Ok((Reply::Told { text }, _))) => Ok(Err(text)),
-            Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
+            Ok(Ok((Reply::Failed { reason }, _))) => {
+                Err(self.link.break_off(Cause::Unable, reason))
+            }
             Ok(Ok(answer)) => Ok(Ok(answer)),
         }
     }
@@ -204,7 +209,9 @@ impl Remote {
             Err(_) => Err(self.late("run", limit)),
             Ok(Err(error)) => Err(error),
             Ok(Ok((Reply::Ran(ran), body))) => finished(ran, body).ok_or_else(|| self.odd("run")),
-            Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
+            Ok(Ok((Reply::Failed { reason }, _))) => {
+                Err(self.link.break_off(Cause::Unable, reason))
+            }
             Ok(Ok((Reply::Told { .. }, _))) if cancel.is_cancelled() => Err(Error::Cancelled),
             Ok(Ok(_)) => Err(self.odd("run")),
         }
@@ -223,17 +230,9 @@ async fn outcome(
     }
     call.cancel();
     timeout(GRACE, call.reply(most)).await.unwrap_or_else(|_| {
-        Err(Error::Broken {
-            reason: "a command could not be cancelled".into(),
-        })
+        let reason = "a command could not be cancelled";
+        Err(broken(Cause::Silent, reason))
     })
-}
-
-fn error_reason(error: Error) -> String {
-    match error {
-        Error::Broken { reason } => reason,
-        other => other.to_string(),
-    }
 }
 
 fn verb(request: &Request) -> &'static str {
@@ -258,6 +257,7 @@ fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
         Ended::TimedOut => Exit::TimedOut,
         Ended::Cancelled => Exit::Cancelled,
         Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
+        Ended::Full(code) => Exit::Full(code),
         Ended::Running => Exit::Running,
     };
     let elapsed = Duration::from_millis(ran.elapsed_ms);
@@ -378,7 +378,7 @@ impl Sandbox for Remote {
         Box::pin(async move {
             match self.ask(Request::Scan, Bytes::new(), RECORDS).await? {
                 Ok((Reply::Scanned, body)) => {
-                    changes(body).map_err(|fault| self.link.break_off(fault))
+                    changes(body).map_err(|fault| self.link.break_off(Cause::Protocol, fault))
                 }
                 Ok(_) | Err(_) => Err(self.odd("scan")),
             }

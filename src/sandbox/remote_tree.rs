@@ -6,12 +6,14 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sha2::{Digest, Sha256};
+use wharf_toolbox::memo::TORN;
 use wharf_toolbox::message::Reply;
 use wharf_toolbox::record::{self, Header, Kind, Manifest, plain};
 use wharf_toolbox::wire::{Fault, MAX_DATA};
 
+use super::broken::broken;
 use super::link_call::Call;
-use super::{Changes, Entry, Error, Mode, Put, Tree};
+use super::{Cause, Changes, Entry, Error, Mode, Put, Tree};
 
 /// Time for a tree on top of a call's own: a second a MiB, a second a thousand files.
 pub(super) fn allowance(tree: &Tree) -> Duration {
@@ -60,9 +62,8 @@ pub(super) async fn upload(call: Call, layer: Option<&Tree>, tree: &Tree) -> Res
     if theirs == manifest.finish() {
         return Ok(());
     }
-    Err(Error::Broken {
-        reason: "what lies in the workspace is not what was sent".into(),
-    })
+    let reason = "what lies in the workspace is not what was sent";
+    Err(broken(Cause::Unable, reason))
 }
 
 fn tree_error(reason: String) -> Error {
@@ -136,10 +137,11 @@ impl Sender {
         self.call.finish();
         match self.call.reply(0).await? {
             (Reply::Uploaded { manifest }, _) => Ok(manifest),
-            (Reply::Failed { reason }, _) => Err(Error::Broken { reason }),
-            _ => Err(Error::Broken {
-                reason: "the answer to upload makes no sense".into(),
-            }),
+            (Reply::Failed { reason }, _) => Err(broken(Cause::Unable, reason)),
+            _ => Err(broken(
+                Cause::Protocol,
+                "the answer to upload makes no sense",
+            )),
         }
     }
 }
@@ -160,6 +162,9 @@ pub(super) fn changes(mut body: Bytes) -> Result<Changes, String> {
         let path = header.path;
         match header.kind {
             Kind::LeftOut => {
+                if content.as_ref() == TORN.as_bytes() {
+                    changes.torn.push(path.clone());
+                }
                 changes
                     .left_out
                     .push((path, String::from_utf8_lossy(&content).into_owned()));

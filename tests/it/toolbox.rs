@@ -749,7 +749,8 @@ async fn a_toolbox_that_is_no_toolbox_is_an_error() {
             .unwrap();
         tokio::io::AsyncWriteExt::shutdown(&mut near).await.unwrap();
         let (reader, writer) = tokio::io::split(far);
-        let started = remote::start(reader, writer, start(), std::future::pending()).await;
+        let started =
+            remote::start(reader, writer, start(), std::future::pending::<String>()).await;
         assert!(
             matches!(started.err(), Some(Error::Broken { .. })),
             "{noise:?}"

@@ -20,10 +20,13 @@ mod oom;
 mod output;
 mod reaper;
 mod records;
+mod replace;
+mod room;
 mod run;
 mod spool;
 mod surroundings;
 mod table;
+mod torn;
 mod tree;
 mod walk;
 mod watch;
@@ -47,11 +50,13 @@ use crate::files::Files;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::output::Collector;
+use crate::room::Room;
 use crate::run::Shell;
 use crate::spool::Spool;
 use crate::surroundings::{Folders, environment, program};
+use crate::torn::Torn;
 use crate::tree::Workspace;
-use crate::watch::{Lease, Over, Quota, Watch};
+use crate::watch::{Lease, Over, Watch};
 
 /// Why process 1 ended, as its exit code.
 enum End {
@@ -209,22 +214,23 @@ impl Sandbox {
             over: Arc::clone(&over),
         };
         let workspace = Arc::new(Mutex::new(Workspace::open(&folders.workspace)?));
+        let floor = paths.clone();
+        let (allowed, torn) = (Allowed::new(&paths), Arc::new(Torn::default()));
+        let room = Arc::new(Room::new(paths, hello.disk, hello.inodes));
         let files = Files {
-            allowed: Allowed::new(&paths),
+            allowed,
             workspace,
+            room: Arc::clone(&room),
+            torn: Arc::clone(&torn),
         };
         let lease = Arc::new(Lease::default());
-        let quota = Quota {
-            folders: paths,
-            disk: hello.disk,
-            inodes: hello.inodes,
-        };
         let (reaping, watched) = (Arc::clone(&commands), Arc::clone(&commands));
         let watch = Watch {
             lease: Arc::clone(&lease),
             over,
             commands,
-            quota,
+            room,
+            torn,
             bell: Arc::clone(bell),
         };
         spawn("reap", move || reaping.reap())?;
@@ -237,6 +243,7 @@ impl Sandbox {
             shell,
             files,
             git: program("git", environment),
+            floor,
         };
         Ok(Sandbox {
             calls: Arc::new(calls),

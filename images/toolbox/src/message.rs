@@ -171,6 +171,8 @@ pub enum Ended {
     Cancelled,
     /// The memory limit killed something of it; its own status beside it.
     OutOfMemory(i32),
+    /// It was killed because the disk, or the number of files, was over its limit; its status beside it.
+    Full(i32),
     /// It has not ended.
     Running,
 }

@@ -145,7 +145,7 @@ impl Shell {
             Why::TimedOut => (Ended::TimedOut, None),
             Why::Cancelled => (Ended::Cancelled, None),
             Why::Over(limit) => (
-                Ended::Code(137),
+                Ended::Full(137),
                 Some(format!("{limit}; the command was killed")),
             ),
         };

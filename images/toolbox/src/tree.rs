@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode as Permissions, fstat, statat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use wharf_toolbox::memo::TORN;
 use wharf_toolbox::record::{Header, Kind, Manifest, Mode, plain};
 
 use crate::beneath::{self, Missing};
 use crate::link::Channel;
 use crate::records::{Body, Stop};
+use crate::torn::Torn;
 use crate::walk::{Found, Known, Stamp, Tree, walk};
 
 /// A larger file is not carried.
@@ -161,18 +163,25 @@ impl Workspace {
     }
 
     /// Sends what changed; it is the new state once all of it is sent.
-    pub fn scan(&mut self, channel: &Channel) -> Result<(), Stop> {
+    pub fn scan(&mut self, channel: &Channel, torn: &Torn) -> Result<(), Stop> {
         let Found {
             entries,
             mut left_out,
             closed,
         } = walk(&self.root, &self.known);
+        let owed = torn.left(|path| self.stamp(path));
+        let reason = || TORN.to_owned();
+        left_out.extend(owed.iter().map(|path| (path.clone(), reason())));
         let mut next = Tree::new();
         let mut sent = 0;
         for (path, stamp, mode) in entries {
             let known = self.known.get(&path);
             if let Some(known) = known.filter(|known| known.stamp == stamp && !known.young) {
                 next.insert(path, known.clone());
+                continue;
+            }
+            if owed.contains(&path) {
+                keep(&mut next, path, known);
                 continue;
             }
             match self.changed(&path, mode, known, SCAN - sent) {
@@ -186,15 +195,7 @@ impl Workspace {
                 // Gone between the look and the read.
                 Ok(None) => {}
                 Err(why) => {
-                    if let Some(known) = known {
-                        next.insert(
-                            path.clone(),
-                            Known {
-                                young: true,
-                                ..known.clone()
-                            },
-                        );
-                    }
+                    keep(&mut next, path.clone(), known);
                     left_out.push((path, why));
                 }
             }
@@ -312,9 +313,38 @@ impl Workspace {
         beneath::read(&self.root, path).ok()
     }
 
+    /// How a path lies there now.
+    pub fn stamp(&self, path: &[u8]) -> Option<Stamp> {
+        let (at, name) = beneath::parent(&self.root, path, Missing::Refuse).ok()?;
+        let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(Stamp::of(&stat))
+    }
+
+    /// Enters what a kill over a full disk has cut.
+    pub fn after_kill(&self, torn: &Torn) {
+        if torn.is_pending() {
+            let entries = walk(&self.root, &self.known).entries;
+            torn.after_kill(entries.iter().map(|(path, stamp, _)| (&path[..], *stamp)));
+        }
+    }
+
     /// How many files the tree has.
     pub fn size(&self) -> usize {
         self.known.values().filter(|known| known.carried).count()
+    }
+}
+
+/// What cannot be carried now stays as it was known, and is looked at again.
+fn keep(next: &mut Tree, path: Vec<u8>, known: Option<&Known>) {
+    if let Some(known) = known {
+        let young = true;
+        next.insert(
+            path,
+            Known {
+                young,
+                ..known.clone()
+            },
+        );
     }
 }
 

@@ -27,6 +27,23 @@ pub struct Stamp {
     mode: u32,
 }
 
+/// A moment as files are stamped with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment((i64, u64));
+
+impl Moment {
+    /// Now, less a tick: stamps are taken from a clock that moves in ticks.
+    pub fn now() -> Moment {
+        const TICK: std::time::Duration = std::time::Duration::from_millis(20);
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default()
+            .saturating_sub(TICK);
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        Moment((seconds, u64::from(now.subsec_nanos())))
+    }
+}
+
 /// What is known of a path since the upload or the last scan.
 #[derive(Clone, Debug)]
 pub struct Known {
@@ -75,6 +92,11 @@ impl Stamp {
             FileType::RegularFile => Some(Mode::File),
             _ => None,
         }
+    }
+
+    /// True when the last change was at this moment or later.
+    pub fn since(&self, moment: Moment) -> bool {
+        Moment(self.changed) >= moment
     }
 
     /// True when the change is too recent for the clock to tell it from the next one.

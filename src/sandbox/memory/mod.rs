@@ -26,7 +26,7 @@ use wharf_toolbox::record::plain;
 use self::shell::{Files, Shell};
 use self::state::State;
 use super::{
-    Answer, Changes, Command, Doubt, Engine, Error, Exit, Facts, Finished, Image, ImageSpec,
+    Answer, Cause, Changes, Command, Doubt, Engine, Error, Exit, Facts, Finished, Image, ImageSpec,
     Listing, Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
 };
 
@@ -35,6 +35,13 @@ use super::{
 pub struct Memory {
     /// Each sandbox breaks at the call after so many.
     pub break_after: Option<u32>,
+    /// Only those opened for this subtask do, or with a `-` at its end for one that begins so; all when
+    /// absent.
+    pub break_in: Option<String>,
+    /// Only the first so many of them do; all when absent.
+    pub break_times: Option<u32>,
+    /// Counts them.
+    pub broken: Arc<AtomicU32>,
     /// Limits that no sandbox is seen to hold.
     pub doubts: Vec<Doubt>,
     /// What `Engine::memory` answers.
@@ -94,7 +101,7 @@ impl Engine for Memory {
                 facts,
                 state: Mutex::new(state),
                 calls: AtomicU32::new(0),
-                break_after: self.break_after,
+                break_after: self.breaks(&spec.labels.subtask),
             });
             Ok(sandbox)
         })
@@ -102,6 +109,23 @@ impl Engine for Memory {
 
     fn memory(&self) -> Option<u64> {
         self.memory
+    }
+}
+
+impl Memory {
+    /// After how many calls a sandbox that is opened now breaks.
+    fn breaks(&self, subtask: &str) -> Option<u32> {
+        let after = self.break_after?;
+        let meant = |only: &String| {
+            only == subtask || (only.ends_with('-') && subtask.starts_with(only.as_str()))
+        };
+        if !self.break_in.as_ref().is_none_or(meant) {
+            return None;
+        }
+        let before = self.broken.fetch_add(1, Ordering::Relaxed);
+        self.break_times
+            .is_none_or(|times| before < times)
+            .then_some(after)
     }
 }
 
@@ -153,6 +177,7 @@ impl Held {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let broken = |reason: &str| {
             Err(Error::Broken {
+                cause: Cause::Gone,
                 reason: reason.into(),
             })
         };

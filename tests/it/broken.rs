@@ -1,0 +1,493 @@
+//! A sandbox that breaks: told apart from a command that failed, replaced once, and never read as a
+//! command's output, whoever works in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use wharf::journal::Event;
+use wharf::run::{Status, VerdictStatus};
+use wharf::sandbox::memory::Memory;
+use wharf::sandbox::{Cause, Changes, Command, Error, Exit, Finished, Sandbox};
+
+use crate::container::{engine, open, python, run, spec};
+use crate::server::{Answer, Ask, Role};
+use crate::world::{Ran, World, passes, report, write};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn command(line: &str, timeout: Duration) -> Command {
+    Command {
+        line: line.into(),
+        timeout,
+        background: false,
+        keep: 4000,
+    }
+}
+
+async fn one(sandbox: &dyn Sandbox, line: &str, timeout: Duration) -> Result<Finished, Error> {
+    let line = command(line, timeout);
+    sandbox.run(&line, &CancellationToken::new()).await
+}
+
+fn bash(line: &str) -> Answer {
+    Answer::call("bash", json!({"command": line}))
+}
+
+/// The sandboxes that broke in a run: whose, and whether another took their place.
+fn breaks(ran: &Ran) -> Vec<(String, bool)> {
+    let events = ran.journal.iter().filter_map(|line| match &line.event {
+        Event::SandboxBroken {
+            agent,
+            reopened,
+            cause,
+            ..
+        } => {
+            assert_eq!(cause, "gone");
+            Some((agent.subtask.to_string(), *reopened))
+        }
+        _ => None,
+    });
+    events.collect()
+}
+
+/// An engine whose sandboxes of one subtask break at the call after `after`.
+fn breaking(subtask: &str, after: u32, times: Option<u32>) -> Memory {
+    Memory {
+        break_after: Some(after),
+        break_in: Some(subtask.to_owned()),
+        break_times: times,
+        ..Memory::default()
+    }
+}
+
+async fn over(
+    engine: Memory,
+    plan: &str,
+    script: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
+) -> Ran {
+    let mut world = World::new(&[("a.txt", "one\n"), ("b.txt", "two\n")]);
+    world.engine = Arc::new(engine);
+    world.run(plan, script).await
+}
+
+/// How many requests a role made.
+fn asked(ran: &Ran, ending: &str) -> usize {
+    let has = |body: &&serde_json::Value| {
+        let tools = body["tools"].as_array().into_iter().flatten();
+        tools
+            .into_iter()
+            .any(|tool| tool["function"]["name"] == ending)
+    };
+    ran.server.requests().iter().filter(has).count()
+}
+
+const ONE: &str = "version: 1\ntask: Do it\nacceptance: {criteria: [\"It is done\"]}\n\
+                   subtasks: [{id: a, role: coder, brief: A}]\n";
+
+#[tokio::test]
+async fn a_worker_is_told_what_is_lost_and_goes_on_in_a_fresh_sandbox() {
+    // One write and its scan go well, the next call breaks it; then all is well.
+    let ran = over(breaking("a", 2, Some(1)), ONE, |ask| {
+        match (ask.role, ask.ordinal) {
+            (Role::Verifier, 0) => Answer::call("read_file", json!({"path": "new.txt"})),
+            (Role::Verifier, _) => passes(&["It is done"], "#1"),
+            (_, 0) => write("new.txt", "kept\n"),
+            (_, 1) => bash("echo lost > lost.txt"),
+            (_, 2) => {
+                let seen = ask.last();
+                for part in [
+                    "no result",
+                    "broke",
+                    "as they were after your last finished turn",
+                    "/tmp",
+                    "Background",
+                ] {
+                    assert!(seen.contains(part), "{part} in {seen}");
+                }
+                assert!(!seen.contains("exit code"), "{seen}");
+                bash("cat new.txt && test -f lost.txt")
+            }
+            (_, 3) => {
+                assert!(
+                    ask.last().contains("kept") && ask.last().contains("exit code: 1"),
+                    "{}",
+                    ask.last()
+                );
+                report("done", "made it")
+            }
+            (_, n) => panic!("request {n}: {}", ask.last()),
+        }
+    })
+    .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    assert_eq!(breaks(&ran), [("a".to_owned(), true)]);
+    assert!(
+        ran.summary
+            .warnings
+            .iter()
+            .any(|text| text.contains("a: the sandbox broke"))
+    );
+}
+
+#[tokio::test]
+async fn a_second_break_ends_the_subtask_as_a_fault_of_the_environment_and_others_go_on() {
+    let plan = "version: 1\ntask: Do it\nsubtasks:\n  - {id: a, role: coder, brief: BREAKS}\n  \
+                - {id: b, role: coder, brief: WORKS}\n";
+    let ran = over(breaking("a", 0, None), plan, |ask| match ask.ordinal {
+        _ if ask.first.contains("BREAKS") => bash("ls"),
+        0 => write("b.txt", "changed\n"),
+        1 => bash("true"),
+        _ => report("done", "made it"),
+    })
+    .await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Error, 3)
+    );
+    assert!(
+        ran.summary.reason.contains("broke again"),
+        "{}",
+        ran.summary.reason
+    );
+    assert_eq!(
+        breaks(&ran),
+        [("a".to_owned(), true), ("a".to_owned(), false)]
+    );
+    let of = |id: &str| {
+        ran.summary
+            .subtasks
+            .iter()
+            .find(|one| one.id == id)
+            .unwrap()
+    };
+    assert_eq!(of("a").status, wharf::journal::SubtaskStatus::Failed);
+    assert_eq!(of("b").status, wharf::journal::SubtaskStatus::Done);
+    // The first break was answered by one more request, the second by none.
+    let to_a = ran
+        .server
+        .requests()
+        .iter()
+        .filter(|body| body.to_string().contains("BREAKS"))
+        .count();
+    assert_eq!(to_a, 2);
+}
+
+#[tokio::test]
+async fn a_break_between_turns_loses_that_turn_and_says_so() {
+    // The write is the first call, the look at the workspace after it the second.
+    let ran = over(breaking("a", 1, Some(1)), ONE, |ask| {
+        match (ask.role, ask.ordinal) {
+            (Role::Verifier, 0) => Answer::call("list_files", json!({})),
+            (Role::Verifier, _) => passes(&["It is done"], "#1"),
+            (_, 0) => write("new.txt", "first\n"),
+            (_, 1) => {
+                let seen = ask.last();
+                assert!(seen.contains("all that this turn changed"), "{seen}");
+                Answer::calls(vec![
+                    (
+                        "write_file",
+                        json!({"path": "new.txt", "content": "again\n"}),
+                    ),
+                    ("bash", json!({"command": "cat new.txt"})),
+                ])
+            }
+            (_, _) => report("done", "made it"),
+        }
+    })
+    .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    assert_eq!(ran.summary.subtasks[0].changed_files, ["new.txt"]);
+    assert_eq!(breaks(&ran), [("a".to_owned(), true)]);
+}
+
+/// `done` beside work that was never taken is no success.
+#[tokio::test]
+async fn a_break_at_the_last_look_hands_the_report_back() {
+    let plan = ONE.replace("acceptance: {criteria: [\"It is done\"]}\n", "");
+    // Write and command, then the look before the report is taken.
+    let ran = over(breaking("a", 2, None), &plan, |ask| match ask.ordinal {
+        n if n % 2 == 0 => Answer::calls(vec![
+            (
+                "write_file",
+                json!({"path": "new.txt", "content": "mine\n"}),
+            ),
+            ("bash", json!({"command": "true"})),
+            (
+                "submit_report",
+                json!({"status": "done", "summary": "made it"}),
+            ),
+        ]),
+        _ => {
+            let seen = ask.last();
+            assert!(
+                seen.contains("not handed in") && seen.contains("broke"),
+                "{seen}"
+            );
+            bash("true")
+        }
+    })
+    .await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Error, 3)
+    );
+    assert_eq!(
+        breaks(&ran),
+        [("a".to_owned(), true), ("a".to_owned(), false)]
+    );
+    assert!(
+        ran.server.requests().len() <= 3,
+        "{}",
+        ran.server.requests().len()
+    );
+    assert_ne!(
+        ran.summary.subtasks[0].status,
+        wharf::journal::SubtaskStatus::Done
+    );
+}
+
+#[tokio::test]
+async fn a_coordinator_whose_sandboxes_break_makes_no_plan() {
+    let plan = "version: 1\ntask: Do it\nrun: {rounds: 1}\n";
+    let ran = over(breaking("coordinator", 0, None), plan, |ask| {
+        assert_eq!(ask.role, Role::Coordinator);
+        Answer::call("list_files", json!({}))
+    })
+    .await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Error, 3)
+    );
+    assert_eq!(breaks(&ran).len(), 2);
+    assert_eq!(asked(&ran, "submit_plan"), 2);
+
+    let ran = over(breaking("coordinator", 0, Some(1)), plan, |ask| match (ask.role, ask.ordinal) {
+        (Role::Coordinator, 0) => Answer::call("list_files", json!({})),
+        (Role::Coordinator, _) => {
+            assert!(ask.last().contains("a.txt") || ask.last().contains("broke"), "{}", ask.last());
+            Answer::call(
+                "submit_plan",
+                json!({"summary": "s", "subtasks": [{"id": "a", "role": "coder", "brief": "A", "needs": []}]}),
+            )
+        }
+        (Role::Worker, _) => report("failed", "no"),
+        _ => Answer::text("the summary"),
+    })
+    .await;
+    assert_eq!(breaks(&ran), [("coordinator".to_owned(), true)]);
+    assert!(
+        asked(&ran, "submit_report") > 0,
+        "the plan was worked: {}",
+        ran.summary.reason
+    );
+}
+
+#[tokio::test]
+async fn a_verifier_whose_sandboxes_break_has_given_no_verdict() {
+    let script = |ask: &Ask| match (ask.role, ask.ordinal) {
+        (Role::Verifier, 0) => Answer::call("list_files", json!({})),
+        (Role::Verifier, 1) if ask.last().contains("broke") => {
+            Answer::call("list_files", json!({}))
+        }
+        (Role::Verifier, n) => passes(&["It is done"], &format!("#{n}")),
+        (_, _) => report("done", "nothing to do"),
+    };
+    let ran = over(breaking("verifier", 0, None), ONE, script).await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Unverified, 4)
+    );
+    assert!(
+        ran.summary.reason.contains("broke again"),
+        "{}",
+        ran.summary.reason
+    );
+    let verdict = ran.summary.verdict.as_ref().unwrap();
+    assert_eq!(verdict.status, VerdictStatus::Unknown);
+    assert_eq!(
+        breaks(&ran),
+        [
+            ("verifier".to_owned(), true),
+            ("verifier".to_owned(), false)
+        ]
+    );
+    assert_eq!(asked(&ran, "submit_verdict"), 2);
+
+    let ran = over(breaking("verifier", 0, Some(1)), ONE, script).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    assert_eq!(breaks(&ran), [("verifier".to_owned(), true)]);
+}
+
+#[tokio::test]
+async fn acceptance_commands_run_again_from_the_first_and_then_are_not_known() {
+    let plan = ONE.replace(
+        "criteria: [\"It is done\"]",
+        "commands: [\"echo built > built.txt\", \"test -f built.txt\"], criteria: [\"It is done\"]",
+    );
+    let script = |ask: &Ask| match (ask.role, ask.ordinal) {
+        (Role::Verifier, 0) => Answer::call("list_files", json!({})),
+        (Role::Verifier, _) => passes(&["It is done"], "#1"),
+        (_, _) => report("done", "nothing to do"),
+    };
+    // The second command needs what the first one made: in the fresh sandbox both run.
+    let ran = over(breaking("acceptance", 1, Some(1)), &plan, script).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    assert_eq!(breaks(&ran), [("acceptance".to_owned(), true)]);
+
+    let ran = over(breaking("acceptance", 1, None), &plan, script).await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Unverified, 4)
+    );
+    assert_eq!(
+        breaks(&ran),
+        [
+            ("acceptance".to_owned(), true),
+            ("acceptance".to_owned(), false)
+        ]
+    );
+    let commands = &ran.summary.verdict.as_ref().unwrap().commands;
+    assert_eq!(
+        commands.iter().map(|run| run.exit_code).collect::<Vec<_>>(),
+        [Some(0), None]
+    );
+    assert!(
+        commands[1].note.as_deref().unwrap().contains("broke again"),
+        "{:?}",
+        commands[1]
+    );
+    assert!(
+        ran.summary.reason.contains("broke again"),
+        "{}",
+        ran.summary.reason
+    );
+}
+
+#[tokio::test]
+async fn a_merger_whose_sandboxes_break_has_resolved_nothing() {
+    let plan = "version: 1\ntask: Do it\nsubtasks:\n  - {id: a, role: coder, brief: SIDE A.}\n  \
+                - {id: b, role: coder, brief: SIDE B.}\n";
+    let script = |ask: &Ask| {
+        let merges = ask.first.contains("onflict");
+        let side = if ask.first.contains("SIDE A") {
+            "A\n"
+        } else {
+            "B\n"
+        };
+        match ask.ordinal {
+            0 if merges => Answer::call("read_file", json!({"path": "a.txt"})),
+            1 if merges && ask.last().contains("broke") => write("a.txt", "A\nB\n"),
+            0 => write("a.txt", side),
+            1 => bash("true"),
+            2 if merges => bash("true"),
+            _ => report("done", "made it"),
+        }
+    };
+    let ran = over(breaking("merge-", 0, None), plan, script).await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Error, 3)
+    );
+    let [(first, true), (second, false)] = &breaks(&ran)[..] else {
+        panic!("{:?}", breaks(&ran));
+    };
+    assert!(first.starts_with("merge-") && first == second);
+    let merger = |body: &&serde_json::Value| body.to_string().contains("onflict");
+    assert_eq!(ran.server.requests().iter().filter(merger).count(), 2);
+
+    let ran = over(breaking("merge-", 0, Some(1)), plan, script).await;
+    assert_eq!(breaks(&ran).len(), 1);
+    assert!(
+        ran.summary.conflicts.len() == 1 && ran.summary.exit_code != 3,
+        "{}",
+        ran.summary.reason
+    );
+}
+
+// On a real engine.
+
+/// Breaks a live sandbox from outside; the error of the call that was under way, and of the next.
+async fn broken_by(name: &str, how: impl AsyncFn(&bollard::Docker, &str)) -> Option<[Error; 2]> {
+    let (docker, look) = engine().await?;
+    let sandbox = open(&docker, &spec(python(&docker).await, name)).await;
+    let id = sandbox.facts().container.clone();
+    let (under_way, ()) = tokio::join!(
+        one(sandbox.as_ref(), "sleep 50", Duration::from_secs(1)),
+        async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            how(&look, &id).await;
+        }
+    );
+    let next = one(sandbox.as_ref(), "echo on", LIMIT).await;
+    sandbox.close().await;
+    assert!(
+        look.inspect_container(&id, None).await.is_err(),
+        "nothing is left of it"
+    );
+    Some([under_way.unwrap_err(), next.unwrap_err()])
+}
+
+fn cause(error: &Error) -> (Cause, &str) {
+    match error {
+        Error::Broken { cause, reason } => (*cause, reason),
+        other => panic!("not a break: {other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_killed_process_1_is_no_output() {
+    let killed = broken_by("kill", async |look, id| {
+        look.kill_container(id, None).await.unwrap();
+    });
+    let Some(errors) = killed.await else { return };
+    for error in &errors {
+        assert_eq!(
+            cause(error),
+            (
+                Cause::Gone,
+                "process 1 ended with status 137: it was killed"
+            )
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_toolbox_is_broken_within_its_time_and_is_cleared_away() {
+    let paused = broken_by("pause", async |look, id| {
+        look.pause_container(id).await.unwrap();
+    });
+    let Some(errors) = paused.await else { return };
+    for error in &errors {
+        let (cause, reason) = cause(error);
+        assert_eq!(cause, Cause::Silent, "{reason}");
+        assert!(reason.contains("no answer to run"), "{reason}");
+    }
+}
+
+/// What an agent may destroy, it may; the sandbox stays one that answers.
+#[tokio::test]
+async fn an_agent_that_destroys_its_own_floor_still_stands() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let sandbox = open(&docker, &spec(python(&docker).await, "floor")).await;
+    let sandbox = sandbox.as_ref();
+    for line in [
+        "rm -rf /bin /usr/bin /.wharf / 2>/dev/null; true",
+        "chmod 000 /bin/sh 2>/dev/null; kill 1; kill -9 1; true",
+        "rm -rf /tmp/.wharf /tmp/* ~/.* ~/* 2>/dev/null; true",
+        "cd / && rm -rf /workspace/* /workspace/.[a-z]* 2>/dev/null; true",
+        "chmod 000 /workspace /tmp $HOME 2>/dev/null; true",
+    ] {
+        one(sandbox, line, LIMIT).await.unwrap();
+        let (exit, text) = run(sandbox, "echo alive; pwd; seq 40000").await;
+        assert_eq!(exit, Exit::Code(0), "{line}: {text}");
+        assert!(text.starts_with("alive\n/workspace\n"), "{line}: {text}");
+        sandbox.write("new.txt", "x".into()).await.unwrap().unwrap();
+        let Changes { puts, .. } = sandbox.scan().await.unwrap();
+        assert!(puts.len() <= 1, "{line}");
+    }
+    sandbox.close().await;
+}
