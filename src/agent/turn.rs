@@ -209,7 +209,7 @@ impl Worker<'_> {
         let failure = match &ran {
             Ok(output) if output.failed => output.error_type.or(Some("tool_error")),
             Ok(_) => None,
-            Err(error) => Some(broke(error)),
+            Err(error) => Some(error.word()),
         };
         if let Some(exec) = exec {
             match &ran {
@@ -217,7 +217,7 @@ impl Worker<'_> {
                     .exit_code
                     .into_iter()
                     .for_each(|code| exec.exited(code)),
-                Err(error) => exec.fail(broke(error), broke(error)),
+                Err(error) => exec.fail(error.word(), error.word()),
             }
             exec.end();
         }
@@ -244,10 +244,7 @@ impl Worker<'_> {
         }
         course.broke = true;
         let lost = std::mem::take(&mut course.wrote);
-        let reason = match &error {
-            sandbox::Error::Broken { reason, .. } => reason.clone(),
-            other => other.to_string(),
-        };
+        let reason = error.reason();
         let told = match self.bounded(self.checkpoint.reopen(error)).await {
             Ok(Ok(told)) => told,
             Ok(Err(stop)) | Err(stop) => {
@@ -362,23 +359,6 @@ async fn within(
     match tokio::time::timeout(GRACE, running).await {
         Ok(done) => done,
         Err(_) => Err(sandbox::Error::Cancelled),
-    }
-}
-
-/// What a span says of a call that had no answer.
-fn broke(error: &sandbox::Error) -> &'static str {
-    use sandbox::Cause;
-    match error {
-        sandbox::Error::Cancelled => "cancelled",
-        sandbox::Error::Broken { cause, .. } => match cause {
-            Cause::Gone => "sandbox_gone",
-            Cause::Unable => "sandbox_unable",
-            Cause::Silent => "sandbox_silent",
-            Cause::Protocol => "sandbox_protocol",
-            Cause::Engine => "sandbox_engine",
-            Cause::Closed => "sandbox_closed",
-        },
-        _ => "sandbox_engine",
     }
 }
 

@@ -220,6 +220,7 @@ pub(super) async fn open(
     tree: &Tree,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
     let since = tokio::time::Instant::now();
+    spec.fits(tree).map_err(stop_of)?;
     let opened = shared.engine.open(spec, tree, &shared.stop.cancel).await;
     let sandbox = opened.map_err(stop_of)?;
     bounds::see(shared, spec, sandbox.as_ref()).await?;

@@ -146,13 +146,10 @@ pub(super) async fn record(
     broken: &sandbox::Error,
     reopened: bool,
 ) -> Result<String, Stop> {
-    let (cause, reason) = match broken {
-        sandbox::Error::Broken { cause, reason } => (*cause, reason.clone()),
-        other => (sandbox::Cause::Engine, other.to_string()),
-    };
+    let reason = broken.reason();
     let event = Event::SandboxBroken {
         agent: who.clone(),
-        cause: cause.word().to_owned(),
+        cause: broken.cause().word().to_owned(),
         reason: reason.clone(),
         reopened,
     };

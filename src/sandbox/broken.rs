@@ -85,6 +85,40 @@ impl From<Break> for Error {
     }
 }
 
+impl Error {
+    /// What a span says of a call that had no answer.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Broken { cause, .. } => match cause {
+                Cause::Gone => "sandbox_gone",
+                Cause::Unable => "sandbox_unable",
+                Cause::Silent => "sandbox_silent",
+                Cause::Protocol => "sandbox_protocol",
+                Cause::Engine => "sandbox_engine",
+                Cause::Closed => "sandbox_closed",
+            },
+            _ => "sandbox_engine",
+        }
+    }
+
+    /// What gave way, where a call on a sandbox failed.
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Broken { cause, .. } => *cause,
+            _ => Cause::Engine,
+        }
+    }
+
+    /// Why, without saying again that it broke.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Broken { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// The error of a call on a sandbox that broke.
 pub(super) fn broken(cause: Cause, reason: impl std::fmt::Display) -> Error {
     Break::new(cause, reason).into()

@@ -17,6 +17,7 @@ mod docker;
 mod doubt;
 mod image;
 mod layer;
+mod limits;
 mod link;
 mod link_call;
 pub mod memory;
@@ -25,6 +26,7 @@ mod network;
 mod open;
 mod profile;
 pub mod remote;
+mod remote_ran;
 mod remote_tree;
 mod shelf;
 mod sweep;
@@ -35,6 +37,7 @@ pub use connect::{EngineFacts, Info, Options, Tls, connect};
 pub use docker::Docker;
 pub use doubt::{Doubt, Holds, Limit};
 pub use image::BUILT_IN;
+pub use limits::FileLimits;
 pub use profile::profile;
 pub use shelf::ImageRow;
 pub use sweep::{Leftover, LeftoverKind, Leftovers, Swept};
@@ -175,27 +178,6 @@ pub struct Spec {
     pub runtime: Option<String>,
     /// Give the agent a `.git` of its own in /workspace, made by the toolbox side from `Tree::history`.
     pub labels: Labels,
-}
-
-/// How large, how many and how many at once files may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileLimits {
-    /// Files and folders that workspace, home and /tmp may hold together.
-    pub inodes: u64,
-    /// Bytes of the largest.
-    pub size: u64,
-    /// Files that one process may have open, and how far it may raise that.
-    pub open: (u64, u64),
-}
-
-impl Default for FileLimits {
-    fn default() -> Self {
-        Self {
-            inodes: 500_000,
-            size: 4 << 30,
-            open: (1024, 4096),
-        }
-    }
 }
 
 /// What the sweep later reads to tell whose container this is.

@@ -11,16 +11,17 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wharf_toolbox::held::Held;
-use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
+use wharf_toolbox::message::{HostHello, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
 use super::broken::broken;
 use super::link::{Link, connect};
 use super::link_call::Call;
+use super::remote_ran::finished;
 use super::remote_tree::{self, changes};
 use super::{
-    Answer, Break, Cause, Changes, Command, Doubt, Error, Exit, Facts, Finished, Listing,
-    ProcessAction, Read, Sandbox, Search, Stream, Tree,
+    Answer, Break, Cause, Changes, Command, Doubt, Error, Facts, Finished, Listing, ProcessAction,
+    Read, Sandbox, Search, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
@@ -246,45 +247,6 @@ fn verb(request: &Request) -> &'static str {
         Request::Upload { .. } => "upload",
         Request::Scan => "scan",
     }
-}
-
-/// Nothing when the lengths and the data do not agree.
-fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
-    let stdout = stream(ran.stdout, &mut body)?;
-    let stderr = stream(ran.stderr, &mut body)?;
-    let exit = match ran.exit {
-        Ended::Code(code) => Exit::Code(code),
-        Ended::TimedOut => Exit::TimedOut,
-        Ended::Cancelled => Exit::Cancelled,
-        Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
-        Ended::Full(code) => Exit::Full(code),
-        Ended::Running => Exit::Running,
-    };
-    let elapsed = Duration::from_millis(ran.elapsed_ms);
-    body.is_empty().then_some(Finished {
-        exit,
-        stdout,
-        stderr,
-        elapsed,
-        background: ran.background,
-    })
-}
-
-fn stream(printed: Printed, body: &mut Bytes) -> Option<Stream> {
-    let mut take = |bytes: u64| {
-        let bytes = usize::try_from(bytes)
-            .ok()
-            .filter(|&bytes| bytes <= body.len())?;
-        Some(body.split_to(bytes))
-    };
-    let head = take(printed.head)?;
-    let tail = take(printed.tail)?;
-    Some(Stream {
-        head,
-        tail,
-        total: printed.total,
-        spool: printed.spool,
-    })
 }
 
 impl Sandbox for Remote {

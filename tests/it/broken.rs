@@ -491,3 +491,208 @@ async fn an_agent_that_destroys_its_own_floor_still_stands() {
     }
     sandbox.close().await;
 }
+
+// A full disk.
+
+fn names(paths: &[Vec<u8>]) -> Vec<String> {
+    paths
+        .iter()
+        .map(|path| String::from_utf8_lossy(path).into_owned())
+        .collect()
+}
+
+/// A file that was cut is not carried; once it is written again, by whatever means, it is.
+#[tokio::test]
+async fn a_file_that_a_full_disk_cut_is_not_taken_for_an_edit() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let mut wanted = spec(python(&docker).await, "torn");
+    wanted.disk = 64 << 20;
+    let sandbox = open(&docker, &wanted).await;
+    let sandbox = sandbox.as_ref();
+    for path in ["keep.txt", "other.txt"] {
+        sandbox
+            .write(path, "before\n".into())
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    assert_eq!(sandbox.scan().await.unwrap().puts.len(), 2);
+    let line = "echo whole > whole.txt; yes > keep.txt & yes > new.txt";
+    let full = one(sandbox, line, LIMIT).await.unwrap();
+    assert_eq!(full.exit, Exit::Full(137));
+    let changes = sandbox.scan().await.unwrap();
+    assert_eq!(names(&changes.torn), ["keep.txt", "new.txt"]);
+    let puts = |changes: &Changes| {
+        changes
+            .puts
+            .iter()
+            .map(|put| put.path.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&puts(&changes)), ["whole.txt"]);
+    assert_eq!(changes.deletes, Vec::<Vec<u8>>::new());
+    // It stays so until somebody does something about it.
+    assert_eq!(
+        names(&sandbox.scan().await.unwrap().torn),
+        ["keep.txt", "new.txt"]
+    );
+    one(sandbox, "rm new.txt", LIMIT).await.unwrap();
+    sandbox
+        .write("keep.txt", "after\n".into())
+        .await
+        .unwrap()
+        .unwrap();
+    let changes = sandbox.scan().await.unwrap();
+    assert_eq!(
+        (names(&changes.torn), names(&puts(&changes))),
+        (vec![], vec!["keep.txt".to_owned()])
+    );
+    sandbox.close().await;
+}
+
+/// The limit on one file cuts it to the byte, and a command may swallow that.
+#[tokio::test]
+async fn a_file_that_its_own_limit_cut_is_not_taken_for_an_edit() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let mut wanted = spec(python(&docker).await, "cut");
+    wanted.files.size = 20 << 20;
+    let sandbox = open(&docker, &wanted).await;
+    let sandbox = sandbox.as_ref();
+    let line = "(yes > big.txt) 2>/dev/null; head -c 20000000 /dev/zero > whole; true";
+    assert_eq!(one(sandbox, line, LIMIT).await.unwrap().exit, Exit::Code(0));
+    let changes = sandbox.scan().await.unwrap();
+    assert_eq!(names(&changes.torn), ["big.txt"]);
+    assert_eq!(changes.puts.len(), 1);
+    one(sandbox, "echo small > big.txt", LIMIT).await.unwrap();
+    let changes = sandbox.scan().await.unwrap();
+    assert_eq!((changes.torn.len(), changes.puts.len()), (0, 1));
+    sandbox.close().await;
+}
+
+/// /tmp is a file system of 256 MiB: what does not fit leaves what stood there as it was.
+#[tokio::test]
+async fn a_write_that_finds_no_room_leaves_the_file_as_it_was() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let sandbox = open(&docker, &spec(python(&docker).await, "no-room")).await;
+    let sandbox = sandbox.as_ref();
+    sandbox
+        .write("/tmp/existing.txt", "old\n".into())
+        .await
+        .unwrap()
+        .unwrap();
+    one(
+        sandbox,
+        "cat /dev/zero > /tmp/fill 2>/dev/null; chmod 640 /tmp/existing.txt",
+        LIMIT,
+    )
+    .await
+    .unwrap();
+    let big = sandbox
+        .write("/tmp/big", vec![b'x'; 5 << 20].into())
+        .await
+        .unwrap();
+    assert!(big.unwrap_err().contains("no space left"));
+    let short = sandbox
+        .write("/tmp/existing.txt", vec![b'y'; 64 << 10].into())
+        .await
+        .unwrap();
+    assert!(short.unwrap_err().contains("no space left"));
+    let (_, text) = run(sandbox, "cat /tmp/existing.txt; ls -A /tmp; rm /tmp/fill").await;
+    assert_eq!(text, "old\nexisting.txt\nfill\n");
+    sandbox
+        .write("/tmp/existing.txt", "new\n".into())
+        .await
+        .unwrap()
+        .unwrap();
+    let (_, text) = run(
+        sandbox,
+        "cat /tmp/existing.txt; stat -c %a /tmp/existing.txt",
+    )
+    .await;
+    assert_eq!(text, "new\n640\n");
+    sandbox.close().await;
+}
+
+/// `done` is not taken while a file is cut; the agent is told which.
+#[tokio::test]
+async fn no_subtask_is_done_while_a_file_is_cut() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    python(&docker).await;
+    let mut world = World::new(&[("a.txt", "one\n")]);
+    world.options.verify = false;
+    world.engine = Arc::new(docker);
+    let plan = "version: 1\ntask: Do it\nsandbox: {disk: 64m, fsize: 1g}\n\
+                subtasks: [{id: a, role: coder, brief: A}]\n";
+    let ran = world
+        .run(plan, |ask| match ask.ordinal {
+            0 => bash("yes > a.txt"),
+            1 => {
+                let seen = ask.last();
+                assert!(
+                    seen.contains("disk is full") && seen.contains("a.txt: not whole"),
+                    "{seen}"
+                );
+                report("done", "made it")
+            }
+            2 => {
+                let seen = ask.last();
+                assert!(
+                    seen.contains("not handed in") && seen.contains("a.txt"),
+                    "{seen}"
+                );
+                write("a.txt", "two\n")
+            }
+            3 => bash("cat a.txt"),
+            _ => report("done", "made it"),
+        })
+        .await;
+    let one = &ran.summary.subtasks[0];
+    assert_eq!(
+        one.status,
+        wharf::journal::SubtaskStatus::Done,
+        "{:?}",
+        one.reason
+    );
+    assert_eq!(ran.server.requests().len(), 5);
+    let patch = std::fs::read_to_string(ran.summary.patch.as_ref().unwrap()).unwrap();
+    assert!(patch.contains("-one\n+two\n"), "{patch}");
+    assert_eq!(ran.summary.left_out.len(), 0, "{:?}", ran.summary.left_out);
+}
+
+#[tokio::test]
+async fn an_emptied_workspace_is_not_merged_as_a_deletion_of_all() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    python(&docker).await;
+    let mut world = World::new(&[("a.txt", "one\n"), ("b/c.txt", "two\n")]);
+    world.engine = Arc::new(docker);
+    let plan = "version: 1\ntask: Do it\nsubtasks: [{id: a, role: coder, brief: A}]\n";
+    let ran = world
+        .run(plan, |ask| match ask.ordinal {
+            0 => bash("cd / && rm -rf /workspace"),
+            _ => report("done", "made it"),
+        })
+        .await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Failed, 1)
+    );
+    assert!(
+        ran.summary.reason.contains("removed every file"),
+        "{}",
+        ran.summary.reason
+    );
+    assert_eq!(
+        std::fs::read_to_string(world.workspace.join("b/c.txt")).unwrap(),
+        "two\n"
+    );
+}

@@ -291,3 +291,97 @@ async fn out_of_memory_is_named_with_its_limit_whoever_was_killed() {
         .await;
     assert_eq!(ran.server.requests().len(), 3);
 }
+
+/// A workspace that could never lie in its sandbox is refused with the key to change, before a model
+/// is asked.
+#[tokio::test]
+async fn a_workspace_larger_than_its_sandbox_is_refused_by_the_key() {
+    let large = "x".repeat(17 << 20);
+    for (keys, reason) in [
+        ("disk: 16m", "sandbox.disk allows (16 MiB)"),
+        ("fsize: 16m", "sandbox.fsize allows (16 MiB)"),
+        ("inodes: 1000", "sandbox.inodes allows (1000)"),
+    ] {
+        let many: Vec<(String, &str)> = (0..1001).map(|n| (format!("f{n}"), "x")).collect();
+        let files: Vec<(&str, &str)> = match keys {
+            "inodes: 1000" => many
+                .iter()
+                .map(|(name, text)| (name.as_str(), *text))
+                .collect(),
+            _ => vec![("large", large.as_str())],
+        };
+        let world = World::new(&files);
+        let plan = format!("{TWO}sandbox: {{{keys}}}\n");
+        let ran = world.run(&plan, |_| panic!("nobody is asked")).await;
+        assert_eq!(
+            (ran.summary.status, ran.summary.exit_code),
+            (Status::Error, 3)
+        );
+        assert!(
+            ran.summary.reason.contains(reason),
+            "{}",
+            ran.summary.reason
+        );
+    }
+}
+
+/// What the engine keeps of a live container beside what was asked, and what its kernel shows inside.
+#[tokio::test]
+async fn nothing_of_the_host_is_shared_and_the_engines_masks_stand() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    let sandbox = open(&docker, &spec(python(&docker).await, "masks")).await;
+    let seen = look
+        .inspect_container(&sandbox.facts().container, None)
+        .await
+        .unwrap();
+    let inside = async |line: &str| run(sandbox.as_ref(), line).await.1;
+    let host = seen.host_config.unwrap();
+    let none = |list: Option<Vec<String>>| list.unwrap_or_default().is_empty();
+    assert_eq!(host.privileged, Some(false));
+    assert!(
+        none(host.binds) && none(host.cap_add) && none(host.group_add) && none(host.volumes_from)
+    );
+    assert!(host.devices.unwrap_or_default().is_empty());
+    assert!(host.device_requests.unwrap_or_default().is_empty());
+    for mode in [
+        host.pid_mode,
+        host.uts_mode,
+        host.userns_mode,
+        host.cgroup_parent,
+    ] {
+        assert_eq!(mode.unwrap_or_default(), "");
+    }
+    assert_eq!(
+        host.init.unwrap_or(false),
+        false,
+        "process 1 is the toolbox"
+    );
+    assert_eq!(host.oom_kill_disable.unwrap_or(false), false);
+    assert_eq!(host.oom_score_adj, Some(500));
+    assert!(
+        host.masked_paths
+            .unwrap()
+            .iter()
+            .any(|path| path == "/proc/kcore")
+    );
+    assert!(
+        host.readonly_paths
+            .unwrap()
+            .iter()
+            .any(|path| path == "/proc/sys")
+    );
+    assert_eq!(host.log_config.unwrap().typ.as_deref(), Some("none"));
+    assert_eq!(inside("cat /proc/1/oom_score_adj").await, "500\n");
+    assert_eq!(
+        inside("cut -d: -f3 /proc/self/cgroup | sort -u").await,
+        "/\n",
+        "a group namespace of its own"
+    );
+    assert_eq!(
+        inside("ls -d /dev/shm 2>/dev/null; ls /sys/fs/bpf 2>/dev/null; true").await,
+        ""
+    );
+    sandbox.close().await;
+}

@@ -409,7 +409,7 @@ async fn a_full_disk_kills_the_command_and_says_why() {
     })
     .await;
     let finished = world.run("head -c 32M /dev/zero > big; sleep 60").await;
-    assert_eq!(finished.exit, Exit::Code(137));
+    assert_eq!(finished.exit, Exit::Full(137));
     assert!(
         text(&finished.stderr.tail).contains("disk limit 8 MiB reached"),
         "{finished:?}"

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags, openat, renameat, statat};
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use crate::bell::lock;
 use crate::beneath::{self, Missing, words};
 use crate::files::{Files, told};
 use crate::link::{Cancelled, Channel};
+use crate::room::on_disk;
 
 /// Lies beside the file while its bytes come in; only one is written at a time.
 const BESIDE: &str = ".wharf-write.tmp";
@@ -23,6 +24,8 @@ struct Draft {
     name: OsString,
     file: File,
     size: u64,
+    /// Bytes on the disk of what it takes the place of.
+    freed: u64,
 }
 
 /// Why a write came to nothing.
@@ -69,30 +72,14 @@ impl Files {
             return Err(Refusal::of(format!("{path}: is a directory")));
         }
         let (at, name) = beneath::parent(&place.root, &place.path, Missing::Make).map_err(say)?;
-        let mode = match statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if !beneath::regular(stat.st_mode) => {
-                let folder = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-                let what = if folder {
-                    "is a directory"
-                } else {
-                    "not a regular file"
-                };
-                return Err(Refusal::of(format!("{path}: {what}")));
-            }
-            Ok(stat) => {
-                // Only who may write the file may replace it.
-                let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                openat(&at, name, flags, Permissions::empty()).map_err(say)?;
-                Permissions::from_raw_mode(stat.st_mode & 0o7777)
-            }
-            Err(_) => Permissions::from_raw_mode(0o644),
-        };
+        let (mode, freed) = standing(path, &at, name)?;
         let file = beneath::create(&at, OsStr::new(BESIDE), mode).map_err(say)?;
         Ok(Draft {
             name: name.to_owned(),
             at,
             file,
             size: 0,
+            freed,
         })
     }
 
@@ -103,10 +90,12 @@ impl Files {
             .sync_all()
             .map_err(|error| refusal(path, &error))
             .and_then(|()| {
-                self.room.spend(draft.size).map_err(|limit| Refusal {
-                    text: format!("{path}: no space left: {limit}"),
-                    full: true,
-                })
+                self.room
+                    .spend(draft.size, draft.freed)
+                    .map_err(|limit| Refusal {
+                        text: format!("{path}: no space left: {limit}"),
+                        full: true,
+                    })
             })
             .and_then(|()| {
                 renameat(&draft.at, BESIDE, &draft.at, &draft.name)
@@ -132,6 +121,24 @@ impl Files {
             Err(_) => {}
         }
     }
+}
+
+/// The mode of what stands at a name, and the bytes it takes; `Err` when it may not be replaced.
+fn standing(path: &str, at: &OwnedFd, name: &OsStr) -> Result<(Permissions, u64), Refusal> {
+    let Ok(stat) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else {
+        return Ok((Permissions::from_raw_mode(0o644), 0));
+    };
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+        return Err(Refusal::of(format!("{path}: is a directory")));
+    }
+    if !beneath::regular(stat.st_mode) {
+        return Err(Refusal::of(format!("{path}: not a regular file")));
+    }
+    // Only who may write the file may replace it.
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(at, name, flags, Permissions::empty()).map_err(|error| refusal(path, &error.into()))?;
+    let mode = Permissions::from_raw_mode(stat.st_mode & 0o7777);
+    Ok((mode, on_disk(at.as_fd(), name, &stat)))
 }
 
 impl Draft {

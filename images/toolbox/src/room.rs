@@ -1,12 +1,14 @@
 //! How much an agent may write, and how much of that is used.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxFlags, statx};
+use rustix::path::Arg;
 
 use crate::bell::lock;
+use crate::beneath;
 
 /// Folders deeper than this are not counted.
 const DEEPEST: usize = 256;
@@ -76,14 +78,16 @@ impl Room {
             .then(|| "the disk of the machine is almost full".to_owned())
     }
 
-    /// A file of so many bytes was written by this process itself; `Err` is the limit it broke.
-    pub fn spend(&self, bytes: u64) -> Result<(), String> {
+    /// This process itself wrote a file of so many bytes, which is about to take the place of one of
+    /// `freed`; `Err` is the limit that is over then.
+    pub fn spend(&self, bytes: u64, freed: u64) -> Result<(), String> {
         let mut used = *lock(&self.used);
         used.bytes += bytes;
         used.inodes += 1;
         if self.passed(used).is_some() {
             used = self.look().1;
         }
+        used.bytes = used.bytes.saturating_sub(freed);
         *lock(&self.used) = used;
         self.passed(used).map_or(Ok(()), Err)
     }
@@ -97,6 +101,20 @@ fn free(folder: &Path) -> Option<u64> {
 
 fn megabytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
+}
+
+/// Bytes that a file takes. One that takes less than it holds has holes, or grows on a file system in
+/// user space, where the kernel keeps the first figure it got (seen: for as long as the file is
+/// open): then the file system is asked itself.
+pub fn on_disk(at: BorrowedFd<'_>, name: impl Arg, stat: &Stat) -> u64 {
+    const BLOCK: u64 = 512;
+    let known = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK;
+    let holds = u64::try_from(stat.st_size).unwrap_or(0);
+    if known >= holds || !beneath::regular(stat.st_mode) {
+        return known;
+    }
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    statx(at, name, flags, StatxFlags::BLOCKS).map_or(known, |asked| asked.stx_blocks * BLOCK)
 }
 
 fn add(folder: OwnedFd, deep: usize, used: &mut Used) {
@@ -113,7 +131,7 @@ fn add(folder: OwnedFd, deep: usize, used: &mut Used) {
             continue;
         };
         used.inodes += 1;
-        used.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        used.bytes += on_disk(at, name, &stat);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory && deep > 0 {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             if let Ok(inner) = rustix::fs::openat(at, name, flags, Mode::empty()) {

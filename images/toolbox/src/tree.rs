@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode as Permissions, fstat, statat};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
 use wharf_toolbox::memo::TORN;
 use wharf_toolbox::record::{Header, Kind, Manifest, Mode, plain};
@@ -30,6 +31,8 @@ pub struct Workspace {
     known: Tree,
     /// What was left out when the tree was uploaded: the image's, not the agent's.
     base: BTreeSet<Vec<u8>>,
+    /// Bytes at which the limit on a file's size cuts it: a changed file of exactly so many is not whole.
+    cut: Option<u64>,
 }
 
 /// What is known of a file now, and its content if that differs.
@@ -43,6 +46,7 @@ impl Workspace {
             root,
             known: Tree::new(),
             base: BTreeSet::new(),
+            cut: getrlimit(Resource::Fsize).current,
         })
     }
 
@@ -272,6 +276,9 @@ impl Workspace {
         };
         if stamp.size > FILE {
             return Err(format!("larger than {} MiB", FILE >> 20));
+        }
+        if Some(stamp.size) == self.cut {
+            return Err(TORN.to_owned());
         }
         if stamp.size > room {
             return Err(format!("more than {} MiB changed in all", SCAN >> 20));
