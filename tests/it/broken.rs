@@ -9,11 +9,20 @@ use tokio_util::sync::CancellationToken;
 use wharf::journal::Event;
 use wharf::run::{Status, VerdictStatus};
 use wharf::sandbox::memory::Memory;
-use wharf::sandbox::{Cause, Changes, Command, Error, Exit, Finished, Sandbox};
+use wharf::sandbox::remote::{self, Remote};
+use wharf::sandbox::{
+    self, Cause, Changes, Command, Error, Exit, Facts, Finished, Options, Sandbox,
+};
+use wharf::trace::{self, Tracer};
+use wharf_toolbox::message::{Reply, ToolboxHello};
+use wharf_toolbox::wire::{Frame, Kind, VERSION};
 
 use crate::container::{engine, open, python, run, spec};
-use crate::server::{Answer, Ask, Role};
-use crate::world::{Ran, World, passes, report, write};
+use crate::operator::{self, Operator, containers, finish, skipped};
+use crate::otlp::Receiver;
+use crate::proxy::Proxy;
+use crate::server::{Answer, Ask, FakeModel, Role};
+use crate::world::{Ran, World, passes, put, report, write};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -492,7 +501,256 @@ async fn an_agent_that_destroys_its_own_floor_still_stands() {
     sandbox.close().await;
 }
 
+/// The engine goes away under a run: no model is asked in vain, and nothing is taken for a result.
+#[tokio::test]
+async fn an_engine_that_goes_away_ends_the_run_as_a_fault_of_the_environment() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    python(&docker).await;
+    let proxy = Proxy::start("/var/run/docker.sock".into(), Vec::new());
+    let mut world = World::new(&[("a.txt", "one\n")]);
+    let options = Options {
+        host: Some(proxy.address()),
+        state: "/tmp/wharf-it-state".into(),
+        machine: format!("it-{}", std::process::id()),
+        ..Options::default()
+    };
+    world.engine = Arc::new(sandbox::connect(&options).await.unwrap());
+    world.options.verify = false;
+    let proxy = std::sync::Mutex::new(Some(proxy));
+    let plan = "version: 1\ntask: Do it\nsubtasks: [{id: a, role: coder, brief: A}]\n";
+    let ran = world
+        .run(plan, move |ask| {
+            if ask.ordinal == 1 {
+                drop(proxy.lock().unwrap().take());
+            }
+            assert!(!ask.last().contains("exit code: 1"), "{}", ask.last());
+            bash("echo here")
+        })
+        .await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Error, 3)
+    );
+    assert!(
+        ran.summary.reason.contains("no other could be opened"),
+        "{}",
+        ran.summary.reason
+    );
+    assert_eq!(ran.server.requests().len(), 2);
+    let causes = ran.journal.iter().filter_map(|line| match &line.event {
+        Event::SandboxBroken {
+            cause, reopened, ..
+        } => Some((cause.as_str(), *reopened)),
+        _ => None,
+    });
+    assert_eq!(causes.collect::<Vec<_>>(), [("engine", true)]);
+}
+
+// Process 1 as somebody else plays it.
+
+/// A greeted sandbox, and the toolbox's end of its stream.
+async fn played() -> (Remote, tokio::io::DuplexStream) {
+    let (mut toolbox, near) = tokio::io::duplex(1 << 20);
+    let hello = ToolboxHello {
+        version: VERSION,
+        shell: None,
+        git: false,
+        held: wharf_toolbox::held::Held::default(),
+    };
+    say(&mut toolbox, &Frame::json(Kind::Hello, 0, &hello).unwrap()).await;
+    let (reader, writer) = tokio::io::split(near);
+    let start = remote::Start {
+        facts: Facts::default(),
+        tree_base: None,
+        git: false,
+        disk: 1 << 30,
+        inodes: 1000,
+        closer: Box::new(|| Box::pin(async {})),
+    };
+    let started = remote::start(reader, writer, start, std::future::pending::<String>()).await;
+    (started.unwrap(), toolbox)
+}
+
+/// Waits until a call was opened.
+async fn opened(toolbox: &mut tokio::io::DuplexStream) {
+    let mut bytes = Vec::new();
+    loop {
+        while let Some((frame, used)) = Frame::decode(&bytes).unwrap() {
+            bytes.drain(..used);
+            if frame.kind == Kind::Open {
+                return;
+            }
+        }
+        let read = tokio::io::AsyncReadExt::read_buf(toolbox, &mut bytes).await;
+        assert_ne!(read.unwrap(), 0);
+    }
+}
+
+async fn say(toolbox: &mut tokio::io::DuplexStream, frame: &Frame) {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    tokio::io::AsyncWriteExt::write_all(toolbox, &bytes)
+        .await
+        .unwrap();
+}
+
+/// A minute long, as the toolbox's lease is on the other side.
+#[tokio::test]
+async fn a_toolbox_without_a_sign_of_life_is_broken() {
+    let (silent, _toolbox) = played().await;
+    let error = one(&silent, "x", Duration::from_secs(600))
+        .await
+        .unwrap_err();
+    assert_eq!(cause(&error), (Cause::Silent, "no sign of life for 60 s"));
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_frame_are_told_from_a_toolbox_that_gives_up() {
+    let (noisy, mut toolbox) = played().await;
+    let (ran, ()) = tokio::join!(one(&noisy, "x", LIMIT), async {
+        tokio::io::AsyncWriteExt::write_all(&mut toolbox, &[9; 40])
+            .await
+            .unwrap();
+    });
+    assert_eq!(cause(&ran.unwrap_err()).0, Cause::Protocol);
+    let again = noisy.read("x", 0, 1).await.unwrap_err();
+    assert_eq!(
+        cause(&again).0,
+        Cause::Protocol,
+        "it stays broken, for the same reason"
+    );
+
+    let (weary, mut toolbox) = played().await;
+    let (ran, ()) = tokio::join!(one(&weary, "x", LIMIT), async {
+        opened(&mut toolbox).await;
+        let reason = "a resource limit was changed from inside".to_owned();
+        let close = Frame::json(Kind::Close, 1, &Reply::Failed { reason }).unwrap();
+        say(&mut toolbox, &close).await;
+    });
+    assert_eq!(
+        cause(&ran.unwrap_err()),
+        (Cause::Unable, "a resource limit was changed from inside")
+    );
+}
+
+/// A tracing backend sees each kind of end by a word of its own.
+#[tokio::test]
+async fn spans_tell_a_broken_sandbox_from_a_command_that_failed() {
+    let receiver = Receiver::start();
+    let endpoint = format!("{}/v1/traces", receiver.http_endpoint);
+    let mut world = World::new(&[("a.txt", "one\n")]);
+    world.engine = Arc::new(breaking("a", 2, Some(1)));
+    world.options.verify = false;
+    world.tracer = Tracer::open(&trace::Options {
+        target: Some(trace::Target::new(trace::Protocol::HttpProtobuf, endpoint)),
+        ..trace::Options::default()
+    })
+    .unwrap();
+    let plan = "version: 1\ntask: Do it\nsubtasks: [{id: a, role: coder, brief: A}]\n";
+    world
+        .run(plan, |ask| match ask.ordinal {
+            0 => bash("false"),
+            1 => bash("true"),
+            _ => report("done", "made it"),
+        })
+        .await;
+    assert!(world.tracer.flush(Duration::from_secs(10)).await);
+    let words: Vec<_> = receiver
+        .spans()
+        .into_iter()
+        .filter_map(|span| span.attributes.get(trace::names::ERROR_TYPE).cloned())
+        .filter_map(|word| word.as_str().map(str::to_owned))
+        .collect();
+    let count = |word: &str| words.iter().filter(|one| *one == word).count();
+    // The command's own span and the tool call around it.
+    assert_eq!(
+        (count("nonzero_exit"), count("sandbox_gone")),
+        (2, 2),
+        "{words:?}"
+    );
+}
+
 // A full disk.
+
+/// Runs a plan with 3 MiB for the state directory, which is copied to `kept` at the end.
+async fn on_a_small_disk(
+    operator: &Operator,
+    server: &FakeModel,
+    plan: &str,
+    kept: &std::path::Path,
+) -> operator::Said {
+    let state = operator.state();
+    // A file system of its own, which only these processes see and which is gone with them.
+    let mut small = tokio::process::Command::new("unshare");
+    let wharf = operator.command(Some(server), &[]);
+    let wharf = wharf.as_std();
+    let script = format!(
+        "mount -t tmpfs -o size=3m tmpfs '{0}' || exit 99; \"$@\"; code=$?; cp -r '{0}' '{1}'; exit $code",
+        state.display(),
+        kept.display(),
+    );
+    small
+        .args(["-rm", "sh", "-c", &script, "sh"])
+        .arg(wharf.get_program())
+        .args(["run", "-f", plan, "-C", ".", "--run-id", "run", "--json"])
+        .env_clear()
+        .envs(
+            wharf
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(operator.work())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .kill_on_drop(true);
+    finish(small.spawn().unwrap()).await
+}
+
+/// The operator's own disk is full: the run ends as the environment's fault, and nobody's files change.
+#[tokio::test]
+async fn a_full_disk_under_the_state_directory_loses_nothing() {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    put(&operator.work().join("a.txt"), "one\n");
+    std::fs::create_dir_all(operator.state()).unwrap();
+    let kept = operator.work().with_file_name("kept");
+    let server = FakeModel::start(|ask| match ask.ordinal {
+        0 => write("small.txt", "taken before the disk was full\n"),
+        _ => bash("head -c 6000000 /dev/urandom > big.bin"),
+    })
+    .await;
+    let plan = operator.beside(
+        "plan.yaml",
+        "version: 1\ntask: Do it\nmodel: openai/fake\nsubtasks: [{id: a, role: coder, brief: A}]\n",
+    );
+    let said = on_a_small_disk(&operator, &server, &plan, &kept).await;
+    assert_ne!(
+        said.code,
+        Some(99),
+        "this test mounts a file system in a namespace of its own: {said:?}"
+    );
+    assert_eq!(said.code, Some(3), "{said:?}");
+    let text = format!("{}{}", said.stdout, said.stderr);
+    assert!(text.to_lowercase().contains("no space left"), "{text}");
+    assert_eq!(
+        std::fs::read_to_string(operator.work().join("a.txt")).unwrap(),
+        "one\n"
+    );
+    assert_eq!(std::fs::read_dir(operator.work()).unwrap().count(), 1);
+    // What stood on the disk before stands there still: the journal reads to its end.
+    let journal = wharf::journal::read(&kept.join("runs/run/journal.jsonl")).unwrap();
+    let turns = journal
+        .lines
+        .iter()
+        .filter(|line| matches!(line.event, Event::TurnDone { .. }));
+    assert_eq!(turns.count(), 1);
+    assert!(containers(&operator::engine(), &operator).await.is_empty());
+}
 
 fn names(paths: &[Vec<u8>]) -> Vec<String> {
     paths

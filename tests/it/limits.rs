@@ -353,12 +353,8 @@ async fn nothing_of_the_host_is_shared_and_the_engines_masks_stand() {
     ] {
         assert_eq!(mode.unwrap_or_default(), "");
     }
-    assert_eq!(
-        host.init.unwrap_or(false),
-        false,
-        "process 1 is the toolbox"
-    );
-    assert_eq!(host.oom_kill_disable.unwrap_or(false), false);
+    assert!(!host.init.unwrap_or(false), "process 1 is the toolbox");
+    assert!(!host.oom_kill_disable.unwrap_or(false));
     assert_eq!(host.oom_score_adj, Some(500));
     assert!(
         host.masked_paths

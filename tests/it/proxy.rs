@@ -54,10 +54,12 @@ impl Proxy {
         let listener = UnixListener::bind(dir.path().join("engine.sock")).unwrap();
         let rules: Arc<[Rule]> = rules.into();
         let serving = tokio::spawn(async move {
+            // They end with the proxy, as an engine's connections do with it.
+            let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let (engine, rules) = (engine.clone(), rules.clone());
                 // A client that goes away in the middle is none of the proxy's business.
-                tokio::spawn(async move { drop(serve(client, engine, &rules).await) });
+                connections.spawn(async move { drop(serve(client, engine, &rules).await) });
             }
         });
         Self { dir, serving }
