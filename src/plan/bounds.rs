@@ -41,6 +41,7 @@ impl Default for Sandbox {
             },
             network: Network::None,
             runtime: None,
+            warm: 0,
             strict: false,
         }
     }

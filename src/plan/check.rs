@@ -6,7 +6,10 @@ use globset::Glob;
 
 use super::error::Error;
 use super::yaml::At;
-use super::{AgentLimits, Network, Sandbox, bounds, raw, units};
+use super::{AgentLimits, Sandbox, bounds, network, raw, units};
+
+/// The most containers kept ready for one kind of sandbox.
+const MOST_WARM: usize = 16;
 
 /// Limits and model settings of one agent, while layers are laid over each other.
 #[derive(Clone, Debug)]
@@ -190,11 +193,22 @@ pub(super) fn lay_sandbox(
         sandbox.env.insert(name.clone(), value.clone());
     }
     if let Some(network) = &layer.network {
-        sandbox.network = read_network(&at.key("network"), network)?;
+        sandbox.network = network::read(&at.key("network"), network)?;
     }
     if let Some(runtime) = &layer.runtime {
         let runtime = text(&at.key("runtime"), runtime)?;
         sandbox.runtime = (runtime != "default").then_some(runtime);
+    }
+    count(&at.key("warm"), layer.warm, 0, &mut sandbox.warm)?;
+    if sandbox.warm > MOST_WARM {
+        let message = format!(
+            "`{}` is {}, but must be at most {MOST_WARM}",
+            at.key("warm"),
+            sandbox.warm
+        );
+        return Err(at
+            .key("warm")
+            .value_fault(message, "each takes its memory and its place at the engine"));
     }
     bounds::lay(at, layer, &mut sandbox)?;
     Ok(sandbox)
@@ -218,23 +232,6 @@ pub(super) fn env_name(at: &At<'_>, name: &str) -> Result<(), Error> {
         return Err(at.key_fault(message, "use letters, digits and _, first a letter"));
     }
     Ok(())
-}
-
-fn read_network(at: &At<'_>, value: &serde_json::Value) -> Result<Network, Error> {
-    let hint = "write `none` or `full`";
-    match value {
-        serde_json::Value::String(word) if word == "none" => Ok(Network::None),
-        serde_json::Value::String(word) if word == "full" => Ok(Network::Full),
-        serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
-            let message =
-                format!("a list of allowed hosts in `{at}` is not supported yet by this version");
-            Err(at.key_fault(message, hint))
-        }
-        serde_json::Value::String(word) => {
-            Err(at.value_fault(format!("`{word}` is no value of `{at}`"), hint))
-        }
-        _ => Err(at.value_fault(format!("`{at}` must be a word"), hint)),
-    }
 }
 
 /// Lays the keys of an `agent` map over what stands so far. A limit of zero allows nothing.

@@ -13,6 +13,9 @@ mod error;
 mod files;
 mod forms;
 mod graph;
+mod host;
+mod inject;
+mod network;
 mod nodes;
 mod parse;
 mod raw;
@@ -28,6 +31,9 @@ pub use built_in::DEFAULT;
 pub use draw::{Drawing, draw};
 pub use error::Error;
 pub use graph::Dag;
+pub use host::{Allowed, Host};
+pub use inject::Inject;
+pub use network::{Network, Reach};
 pub use nodes::GraphError;
 pub use parse::parse;
 pub use roles::{ENDINGS, TOOLS};
@@ -135,6 +141,8 @@ pub struct Sandbox {
     pub nofile: OpenFiles,
     pub network: Network,
     pub runtime: Option<String>,
+    /// Containers kept ready for the next agents.
+    pub warm: usize,
     /// An engine that does not hold a limit is refused instead of warned of.
     pub strict: bool,
 }
@@ -146,13 +154,6 @@ pub struct OpenFiles {
     pub soft: u64,
     /// How far it may raise it.
     pub hard: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    None,
-    Full,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::board::Notice;
 use super::drive::Drive;
 use super::keep::{self, REOPENINGS};
-use super::{Error, desk, settings};
+use super::{Error, desk, egress, settings};
 use crate::id::{RoleName, SubtaskId};
 use crate::journal::{Agent, CommandRun};
 use crate::plan::AcceptanceCommand;
@@ -90,7 +90,8 @@ impl Drive {
     async fn open_at_merged(&mut self, who: &Agent) -> Result<Arc<dyn Sandbox>, String> {
         let plan = self.shared.plan.sandbox.clone();
         let image = self.image(&plan).await?;
-        let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str());
+        let network = egress::network(&self.shared, &plan.network, who, &self.shared.span);
+        let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str(), network);
         let standing = self.standing(&self.merged.clone()).await;
         let standing = standing.map_err(|error| error.to_string())?;
         let opened = desk::open(&self.shared, who, &spec, &standing.tree).await;

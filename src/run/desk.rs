@@ -21,7 +21,7 @@ use crate::agent::{Checkpoint, Stop, Turn};
 use crate::id::CommitId;
 use crate::journal::{Agent, Event};
 use crate::model::{Model, Reply, Request};
-use crate::sandbox::{self, Sandbox, Spec, Tree};
+use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
 use crate::trace::Span;
 
 /// One agent's side of the run.
@@ -217,11 +217,16 @@ pub(super) async fn open(
     shared: &Shared,
     who: &Agent,
     spec: &Spec,
-    tree: &Tree,
+    tree: &Arc<Tree>,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
     let since = tokio::time::Instant::now();
     spec.fits(tree).map_err(stop_of)?;
-    let opened = shared.engine.open(spec, tree, &shared.stop.cancel).await;
+    let wanted = Wanted {
+        spec,
+        tree,
+        warm: shared.warm(&who.role),
+    };
+    let opened = shared.pool.open(wanted, &shared.stop.cancel).await;
     let sandbox = opened.map_err(stop_of)?;
     bounds::see(shared, spec, sandbox.as_ref()).await?;
     shared.journal.note(Event::SandboxOpened {

@@ -1,6 +1,7 @@
 //! What an agent made is kept: snapshots, the last look before it hands in, and a fresh sandbox at
 //! the last snapshot when one broke.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::desk::{Desk, open, stop_of};
@@ -123,7 +124,7 @@ impl Desk {
         let tree = tree.map_err(|error| Stop::Environment {
             reason: error.to_string(),
         })?;
-        let sandbox = open(&self.shared, &self.who, &self.spec, &tree)
+        let sandbox = open(&self.shared, &self.who, &self.spec, &Arc::new(tree))
             .await
             .map_err(|stop| after(&reason, stop))?;
         self.now.send_modify(|now| {

@@ -57,10 +57,7 @@ impl Break {
             ),
             71 => (Cause::Unable, "it could not set itself up"),
             74 => (Cause::Engine, "it could not write to its stream"),
-            75 => (
-                Cause::Silent,
-                "its lease ran out: no ping came for a minute",
-            ),
+            75 => (Cause::Silent, "its lease ran out, for no ping came"),
             137 => (Cause::Gone, "it was killed"),
             _ => (Cause::Gone, ""),
         };

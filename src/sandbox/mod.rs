@@ -11,10 +11,13 @@ mod bootstrap;
 mod broken;
 mod build;
 mod call;
+mod commit;
 mod connect;
 mod container;
 mod docker;
 mod doubt;
+pub mod egress;
+mod engine;
 mod image;
 mod layer;
 mod limits;
@@ -24,23 +27,32 @@ pub mod memory;
 
 mod network;
 mod open;
+mod outbox;
+mod pool;
 mod profile;
 pub mod remote;
-mod remote_ran;
+mod remote_layer;
+mod remote_run;
 mod remote_tree;
 mod shelf;
+mod spare;
 mod sweep;
 pub mod toolbox;
+mod vacant;
+mod workspace_layer;
 
 pub use broken::{Break, Cause};
 pub use connect::{EngineFacts, Info, Options, Tls, connect};
 pub use docker::Docker;
 pub use doubt::{Doubt, Holds, Limit};
+pub use engine::Engine;
 pub use image::BUILT_IN;
 pub use limits::FileLimits;
+pub use pool::{Pool, Wanted};
 pub use profile::profile;
 pub use shelf::ImageRow;
 pub use sweep::{Leftover, LeftoverKind, Leftovers, Swept};
+pub use vacant::{Layer, Vacant};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,31 +62,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
-
-/// Where sandboxes come from: Docker, or memory for tests and benches.
-pub trait Engine: Send + Sync {
-    /// Makes the image of a spec ready: base present or built, toolbox and setup baked in.
-    /// Called once for each distinct image of a run, before the first `open` of it.
-    fn prepare<'a>(
-        &'a self,
-        image: &'a ImageSpec,
-        progress: &'a dyn Progress,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Image, Error>>;
-
-    /// Starts a container at exactly `tree`; returns once the toolbox has confirmed the manifest.
-    fn open<'a>(
-        &'a self,
-        spec: &'a Spec,
-        tree: &'a Tree,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>>;
-
-    /// Bytes of memory of the machine that all sandboxes share; None when it cannot be told.
-    fn memory(&self) -> Option<u64> {
-        None
-    }
-}
 
 /// Calls on one container. A call that fails with `Error` means the sandbox is broken and must be
 /// closed; what went wrong inside it (a missing file, a failed command) is part of the answer.
@@ -190,11 +177,13 @@ pub struct Labels {
     pub subtask: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
     None,
     /// A network of its own with a way out.
     Full,
+    /// None, and a proxy inside through which Wharf reaches the hosts of a policy.
+    Allow(egress::Policy),
 }
 
 /// A set of files: what a sandbox is opened at.

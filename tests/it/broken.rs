@@ -550,26 +550,29 @@ async fn an_engine_that_goes_away_ends_the_run_as_a_fault_of_the_environment() {
 
 // Process 1 as somebody else plays it.
 
-/// A greeted sandbox, and the toolbox's end of its stream.
-async fn played() -> (Remote, tokio::io::DuplexStream) {
+/// A greeted sandbox, and the toolbox's end of its stream; either takes the other for gone after `lease`.
+async fn played(lease: Option<Duration>) -> (Remote, tokio::io::DuplexStream) {
     let (mut toolbox, near) = tokio::io::duplex(1 << 20);
     let hello = ToolboxHello {
         version: VERSION,
         shell: None,
         git: false,
         held: wharf_toolbox::held::Held::default(),
+        proxy: None,
     };
     say(&mut toolbox, &Frame::json(Kind::Hello, 0, &hello).unwrap()).await;
-    let (reader, writer) = tokio::io::split(near);
+    let streams = tokio::io::split(near);
     let start = remote::Start {
         facts: Facts::default(),
         tree_base: None,
         git: false,
         disk: 1 << 30,
         inodes: 1000,
+        egress: None,
         closer: Box::new(|| Box::pin(async {})),
     };
-    let started = remote::start(reader, writer, start, std::future::pending::<String>()).await;
+    let ended = std::future::pending::<String>();
+    let started = remote::greet(streams, start, lease, ended).await;
     (started.unwrap(), toolbox)
 }
 
@@ -596,19 +599,18 @@ async fn say(toolbox: &mut tokio::io::DuplexStream, frame: &Frame) {
         .unwrap();
 }
 
-/// A minute long, as the toolbox's lease is on the other side.
 #[tokio::test]
 async fn a_toolbox_without_a_sign_of_life_is_broken() {
-    let (silent, _toolbox) = played().await;
+    let (silent, _toolbox) = played(Some(Duration::from_millis(300))).await;
     let error = one(&silent, "x", Duration::from_secs(600))
         .await
         .unwrap_err();
-    assert_eq!(cause(&error), (Cause::Silent, "no sign of life for 60 s"));
+    assert_eq!(cause(&error), (Cause::Silent, "no sign of life for 300ms"));
 }
 
 #[tokio::test]
 async fn bytes_that_are_no_frame_are_told_from_a_toolbox_that_gives_up() {
-    let (noisy, mut toolbox) = played().await;
+    let (noisy, mut toolbox) = played(None).await;
     let (ran, ()) = tokio::join!(one(&noisy, "x", LIMIT), async {
         tokio::io::AsyncWriteExt::write_all(&mut toolbox, &[9; 40])
             .await
@@ -622,7 +624,7 @@ async fn bytes_that_are_no_frame_are_told_from_a_toolbox_that_gives_up() {
         "it stays broken, for the same reason"
     );
 
-    let (weary, mut toolbox) = played().await;
+    let (weary, mut toolbox) = played(None).await;
     let (ran, ()) = tokio::join!(one(&weary, "x", LIMIT), async {
         opened(&mut toolbox).await;
         let reason = "a resource limit was changed from inside".to_owned();

@@ -39,7 +39,9 @@ mod workspace;
 mod battery; // abuse from inside
 mod broken; // what a broken one means for everybody
 mod container; // profile, lifetime, sweep
+mod egress; // ways out of a sandbox
 mod images; // what they are made of
+mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod limits; // refused, held, or doubted aloud
 mod toolbox;
 

@@ -74,6 +74,7 @@ impl World {
             git: setting.git,
             disk: setting.disk,
             inodes: setting.inodes,
+            egress: None,
             closer: Box::new(|| Box::pin(async { waiting.await.unwrap() })),
         };
         let ended = async { ended.await.unwrap_or_else(|_| "lost".into()) };
@@ -740,6 +741,7 @@ async fn a_toolbox_that_is_no_toolbox_is_an_error() {
         git: false,
         disk: 1,
         inodes: 1000,
+        egress: None,
         closer: closer(),
     };
     for noise in [b"{\"hello\":1}\n".as_slice(), b"\x00\x00\x00\x00\x09", b""] {

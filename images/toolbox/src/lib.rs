@@ -1,4 +1,5 @@
-//! What both ends of a sandbox's stream share: frames, messages, records of files, patterns.
+//! What both ends of a sandbox's stream share: frames, messages, records of files, a layer's ledger,
+//! patterns, and how the heads of HTTP requests are read.
 //!
 //! Owns: the wire between Wharf and process 1 of a container.
 //! Takes: bytes.
@@ -6,8 +7,12 @@
 //! Never: a thread, a file, an opinion on what a call means.
 
 pub mod held;
+pub mod http;
+pub mod ledger;
 pub mod memo;
 pub mod message;
 pub mod pattern;
 pub mod record;
+pub mod speech;
+pub mod stamp;
 pub mod wire;

@@ -7,12 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use wharf_toolbox::stamp::Stamp;
 
 use crate::bell::lock;
-use crate::walk::{Moment, Stamp};
 
 /// The access mode in a descriptor's flags; 0 is reading only.
 const ACCESS: u32 = 3;
+
+/// A moment as files are stamped with it: seconds since 1970, nanoseconds.
+type Moment = (i64, u64);
 
 /// What is owed, by path in the workspace.
 #[derive(Default)]
@@ -36,7 +41,7 @@ struct Kill {
 impl Torn {
     /// Everything that runs is about to be killed over a full disk.
     pub fn before_kill(&self, workspace: &Path) {
-        let since = Moment::now();
+        let since = a_tick_ago();
         let workspace = std::fs::canonicalize(workspace).unwrap_or_else(|_| workspace.into());
         let open = being_written(&workspace);
         lock(&self.0).kill = Some(Kill { open, since });
@@ -54,7 +59,7 @@ impl Torn {
             return;
         };
         for (path, stamp) in entries {
-            if open.contains(path) || stamp.since(since) {
+            if open.contains(path) || stamp.changed >= since {
                 owed.files.insert(path.to_vec(), Some(stamp));
             }
         }
@@ -76,6 +81,17 @@ impl Torn {
         owed.files.retain(|path, then| now(path) == *then);
         owed.files.keys().cloned().collect()
     }
+}
+
+/// Now, less a tick: stamps are taken from a clock that moves in ticks.
+fn a_tick_ago() -> Moment {
+    const TICK: Duration = Duration::from_millis(20);
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .saturating_sub(TICK);
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    (seconds, u64::from(now.subsec_nanos()))
 }
 
 /// Files beneath `workspace` that some process has open for writing.

@@ -2,15 +2,18 @@
 //!
 //! The shell knows `true`, `false`, `exit N`, `echo TEXT`, `cat F`, `rm F`, `sleep N` (in tokio's
 //! time), `test -f F`, `grep -q TEXT F`, `> F` and `>> F` after `echo`, joined by `&&`, `;` and line
-//! ends; anything else is exit code 127.
+//! ends; anything else is exit code 127. There is no network whatever a spec says: a policy of hosts is
+//! taken, no command could use it, and its listener hears nothing.
 //!
 //! Owns: the files of each sandbox and their last scan.
 //! Takes: a tree.
 //! Gives: the `Engine` and `Sandbox` traits, and faults on demand.
 //! Never: a process.
 
+mod cue;
 mod shell;
 mod state;
+mod waiting;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +28,11 @@ use wharf_toolbox::record::plain;
 
 use self::shell::{Files, Shell};
 use self::state::State;
+use self::waiting::Waiting;
 use super::{
     Answer, Cause, Changes, Command, Doubt, Engine, Error, Exit, Facts, Finished, Image, ImageSpec,
-    Listing, Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
+    Layer, Listing, Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
+    Vacant,
 };
 
 /// An engine whose sandboxes are maps.
@@ -74,36 +79,46 @@ impl Engine for Memory {
         })
     }
 
-    fn open<'a>(
+    fn start<'a>(
         &'a self,
         spec: &'a Spec,
-        tree: &'a Tree,
+        layer: Option<&'a Layer>,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Vacant>, Error>> {
         Box::pin(async move {
-            let files = tokio::select! {
-                files = load(tree) => files?,
-                () = cancel.cancelled() => return Err(Error::Cancelled),
-            };
-            let facts = Facts {
-                container: "memory".into(),
-                image: spec.image.name.clone(),
-                runtime: "memory".into(),
-                shell: Some("sh".into()),
-                doubts: self.doubts.clone(),
-            };
-            let state = State {
-                scanned: files.clone(),
-                files,
-                ..State::default()
-            };
-            let sandbox: Arc<dyn Sandbox> = Arc::new(Held {
-                facts,
-                state: Mutex::new(state),
-                calls: AtomicU32::new(0),
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            layer.map(|layer| layer.standing(spec)).transpose()?;
+            let vacant: Box<dyn Vacant> = Box::new(Waiting {
+                facts: Facts {
+                    container: "memory".into(),
+                    image: spec.image.name.clone(),
+                    runtime: "memory".into(),
+                    shell: Some("sh".into()),
+                    doubts: self.doubts.clone(),
+                },
                 break_after: self.breaks(&spec.labels.subtask),
             });
-            Ok(sandbox)
+            Ok(vacant)
+        })
+    }
+
+    fn layer<'a>(
+        &'a self,
+        spec: &'a Spec,
+        tree: Arc<Tree>,
+        _progress: &'a dyn Progress,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Layer, Error>> {
+        let base = spec.image.id.clone();
+        Box::pin(async {
+            Ok(Layer {
+                image: "memory".into(),
+                base,
+                name: "memory".into(),
+                tree,
+            })
         })
     }
 
@@ -112,23 +127,7 @@ impl Engine for Memory {
     }
 }
 
-impl Memory {
-    /// After how many calls a sandbox that is opened now breaks.
-    fn breaks(&self, subtask: &str) -> Option<u32> {
-        let after = self.break_after?;
-        let meant = |only: &String| {
-            only == subtask || (only.ends_with('-') && subtask.starts_with(only.as_str()))
-        };
-        if !self.break_in.as_ref().is_none_or(meant) {
-            return None;
-        }
-        let before = self.broken.fetch_add(1, Ordering::Relaxed);
-        self.break_times
-            .is_none_or(|times| before < times)
-            .then_some(after)
-    }
-}
-
+/// The files of a tree with their bytes.
 async fn load(tree: &Tree) -> Result<Files, Error> {
     let fault = |reason: String| Error::Engine {
         operation: "read the tree",
@@ -168,6 +167,15 @@ pub(super) fn relative(path: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Held {
+    fn new(facts: Facts, state: State, break_after: Option<u32>) -> Held {
+        Held {
+            facts,
+            state: Mutex::new(state),
+            calls: AtomicU32::new(0),
+            break_after,
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,11 +1,33 @@
-//! The end of a command as it crosses the stream, made into what callers know.
+//! The end of a command, from the toolbox's words to the room's.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use wharf_toolbox::message::{Ended, Printed, Ran};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use wharf_toolbox::message::{Ended, Printed, Ran, Reply};
 
-use super::{Exit, Finished, Stream};
+use super::broken::broken;
+use super::link_call::Call;
+use super::remote::GRACE;
+use super::{Cause, Error, Exit, Finished, Stream};
+
+/// The reply of a command; a cancel is passed on and the reply awaited all the same.
+pub(super) async fn outcome(
+    call: &mut Call,
+    most: usize,
+    cancel: &CancellationToken,
+) -> Result<(Reply, Bytes), Error> {
+    tokio::select! {
+        reply = call.reply(most) => return reply,
+        () = cancel.cancelled() => {}
+    }
+    call.cancel();
+    timeout(GRACE, call.reply(most)).await.unwrap_or_else(|_| {
+        let reason = "a command could not be cancelled";
+        Err(broken(Cause::Silent, reason))
+    })
+}
 
 /// Nothing when the lengths and the data do not agree.
 pub(super) fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
