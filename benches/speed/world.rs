@@ -9,7 +9,8 @@ use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use wharf::sandbox::{
-    self, Contents, Docker, Engine, Image, ImageSpec, Labels, Network, Progress, Spec, Tree,
+    self, Contents, Docker, Engine, FileLimits, Image, ImageSpec, Labels, Network, Progress, Spec,
+    Tree,
 };
 
 /// Nobody listens.
@@ -59,6 +60,8 @@ pub fn spec(image: Image) -> Spec {
         memory: 2 << 30,
         pids: 256,
         disk: 4 << 30,
+        files: FileLimits::default(),
+        strict: false,
         network: Network::None,
         runtime: None,
         labels: Labels {

@@ -88,8 +88,12 @@ pub trait Checkpoint: Send + Sync {
     /// results. Returns what was left out of the snapshot, for the agent to know; may be empty.
     fn turn<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Vec<String>, Stop>>;
 
-    /// The ending call's arguments passed their schema; may they end the agent? `Err` is told to it.
-    fn accept<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<(), String>>;
+    /// The ending call's arguments passed their schema; may they end the agent? An inner `Err` is told
+    /// to it, an outer one ends it.
+    fn accept<'a>(
+        &'a self,
+        arguments: &'a Value,
+    ) -> BoxFuture<'a, Result<Result<(), String>, Stop>>;
 
     /// What the agent does now, for the live board: one short line.
     fn doing(&self, line: &str);
@@ -155,9 +159,12 @@ pub enum Stop {
     /// The request is longer than the model takes: the loop elides and asks again.
     #[error("the request did not fit the model's context window")]
     ContextOverflow,
-    /// The sandbox broke and was not reopened, or could not be opened.
+    /// A sandbox could not be opened, or the run's own disk failed.
     #[error("the sandbox failed: {reason}")]
     Environment { reason: String },
+    /// The sandbox broke, and so did the one that took its place.
+    #[error("the sandbox broke again after it was replaced: {reason}")]
+    Broken { reason: String },
     #[error("cancelled")]
     Cancelled,
 }
@@ -177,7 +184,7 @@ impl Stop {
             Self::NoCall { .. } | Self::Stalled { .. } => "invalid_response",
             Self::Model { .. } => "model_error",
             Self::ContextOverflow => "context_overflow",
-            Self::Environment { .. } => "sandbox_lost",
+            Self::Environment { .. } | Self::Broken { .. } => "sandbox_lost",
             Self::Cancelled => "cancelled",
         }
     }

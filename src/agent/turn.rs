@@ -124,11 +124,12 @@ impl Worker<'_> {
             Some(words::CHECK_FIRST.to_string())
         } else {
             match self.bounded(self.checkpoint.accept(&call.arguments)).await {
-                Ok(Ok(())) => None,
-                Ok(Err(reason)) => Some(reason),
-                Err(stop) => {
+                Ok(Ok(Ok(()))) => None,
+                Ok(Ok(Err(reason))) => Some(reason),
+                Ok(Err(stop)) | Err(stop) => {
+                    let told = stop.to_string();
                     course.stop = Some(stop);
-                    Some(words::CANCELLED.to_string())
+                    Some(told)
                 }
             }
         };
@@ -208,12 +209,15 @@ impl Worker<'_> {
         let failure = match &ran {
             Ok(output) if output.failed => output.error_type.or(Some("tool_error")),
             Ok(_) => None,
-            Err(sandbox::Error::Cancelled) => Some("cancelled"),
-            Err(_) => Some("sandbox_broken"),
+            Err(error) => Some(error.word()),
         };
         if let Some(exec) = exec {
-            if let Ok(Some(code)) = ran.as_ref().map(|output| output.exit_code) {
-                exec.exited(code);
+            match &ran {
+                Ok(output) => output
+                    .exit_code
+                    .into_iter()
+                    .for_each(|code| exec.exited(code)),
+                Err(error) => exec.fail(error.word(), error.word()),
             }
             exec.end();
         }
@@ -240,7 +244,7 @@ impl Worker<'_> {
         }
         course.broke = true;
         let lost = std::mem::take(&mut course.wrote);
-        let reason = error.to_string();
+        let reason = error.reason();
         let told = match self.bounded(self.checkpoint.reopen(error)).await {
             Ok(Ok(told)) => told,
             Ok(Err(stop)) | Err(stop) => {

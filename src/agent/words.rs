@@ -87,7 +87,7 @@ pub fn broken(reason: &str, told: &str, lost: bool) -> String {
         true => " What earlier calls of this turn changed is lost with it.",
         false => "",
     };
-    format!("the sandbox broke during this call ({reason}). {told}{lost}")
+    format!("this call has no result: the sandbox broke ({reason}). {told}{lost}")
 }
 
 /// Answers the calls after one whose sandbox broke.

@@ -55,6 +55,7 @@ async fn engine(config: &Config) -> Vec<Check> {
         about.version, about.address, about.api, about.storage, about.arch
     );
     let mut checks = vec![ops::engine_api(name, found, &about.api)];
+    checks.push(ops::limits(&about.unable));
     checks.push(match engine.images().await {
         Ok(images) => ops::base_images(images.iter().map(|image| image.name.as_str())),
         Err(error) => Check::new("images", State::Unknown, error.to_string(), error.hint()),

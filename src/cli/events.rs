@@ -167,6 +167,7 @@ fn event(event: &Event) -> String {
             agent,
             reason,
             reopened,
+            ..
         } => {
             let then = if *reopened {
                 "reopened"

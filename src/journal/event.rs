@@ -59,6 +59,9 @@ pub enum Event {
     },
     SandboxBroken {
         agent: Agent,
+        /// A word of a closed list: `gone`, `unable`, `silent`, `protocol`, `engine`, `closed`.
+        #[serde(default)]
+        cause: String,
         reason: String,
         reopened: bool,
     },

@@ -117,6 +117,20 @@ pub fn engine_api(name: &'static str, found: String, api: &str) -> Check {
     }
 }
 
+/// Whether the engine says that it can set a sandbox's limits; what holds is seen in each sandbox.
+pub fn limits(unable: &[String]) -> Check {
+    let name = "sandbox limits";
+    if unable.is_empty() {
+        return Check::ok(name, "the engine refuses none");
+    }
+    Check::new(
+        name,
+        State::Note,
+        format!("the engine says that it cannot limit {}", unable.join(", ")),
+        "sandboxes start with a warning, and not at all with `sandbox.strict`",
+    )
+}
+
 /// Whether the images of ours are there; a run makes missing ones by itself.
 pub fn base_images<'a>(names: impl Iterator<Item = &'a str>) -> Check {
     let names: Vec<&str> = names.collect();
@@ -195,6 +209,16 @@ mod tests {
         let passes = |api: &str| engine_api("e", String::new(), api).passes();
         assert!(passes("1.41") && passes("1.100") && passes("2.0"));
         assert!(!passes("1.40") && !passes("") && !passes("new"));
+    }
+
+    #[test]
+    fn limits_that_the_engine_cannot_set_are_noted() {
+        let check = limits(&["memory".to_owned(), "pids".to_owned()]);
+        assert!(
+            check.passes() && check.found.ends_with("memory, pids"),
+            "{check:?}"
+        );
+        assert_eq!(limits(&[]).state, State::Ok);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct About {
     pub storage: String,
     pub arch: String,
     pub runtimes: Vec<String>,
+    /// Limits of a sandbox that it says it cannot set.
+    pub unable: Vec<String>,
 }
 
 /// One of our images.
@@ -82,6 +84,12 @@ impl Engine {
             storage: info.storage.clone(),
             arch: info.facts.arch.clone(),
             runtimes: info.facts.runtimes.iter().cloned().collect(),
+            unable: info
+                .facts
+                .unable
+                .iter()
+                .map(|limit| limit.word().to_owned())
+                .collect(),
         }
     }
 

@@ -6,14 +6,7 @@ use globset::Glob;
 
 use super::error::Error;
 use super::yaml::At;
-use super::{AgentLimits, Network, Sandbox, network, raw, units};
-
-/// What /tmp holds at least, and what must be left beside it. Bytes.
-const TMP: u64 = 256 << 20;
-const BESIDE_TMP: u64 = 64 << 20;
-
-/// The least disk that lets an agent write anything useful. Bytes.
-const LEAST_DISK: u64 = 16 << 20;
+use super::{AgentLimits, Sandbox, bounds, network, raw, units};
 
 /// The most containers kept ready for one kind of sandbox.
 const MOST_WARM: usize = 16;
@@ -40,23 +33,6 @@ impl Default for Agent {
             },
             temperature: None,
             context_window: None,
-        }
-    }
-}
-
-impl Default for Sandbox {
-    fn default() -> Self {
-        Self {
-            image: "wharf/python".to_owned(),
-            setup: Vec::new(),
-            env: std::collections::BTreeMap::new(),
-            cpus: 2.0,
-            memory: 2 << 30,
-            pids: 256,
-            disk: 4 << 30,
-            network: Network::None,
-            runtime: None,
-            warm: 0,
         }
     }
 }
@@ -110,7 +86,8 @@ pub(super) fn time(
     Ok(())
 }
 
-fn size(at: &At<'_>, size: Option<&raw::Size>, target: &mut u64) -> Result<(), Error> {
+/// A size; an absent key leaves the target as it is.
+pub(super) fn size(at: &At<'_>, size: Option<&raw::Size>, target: &mut u64) -> Result<(), Error> {
     if let Some(raw::Size(text)) = size {
         *target = units::size(text)
             .map_err(|hint| at.value_fault(format!("`{text}` is no size for `{at}`"), hint))?;
@@ -215,16 +192,6 @@ pub(super) fn lay_sandbox(
         }
         sandbox.env.insert(name.clone(), value.clone());
     }
-    if let Some(cpus) = layer.cpus {
-        sandbox.cpus = amount(&at.key("cpus"), cpus, 0.01)?;
-    }
-    size(
-        &at.key("memory"),
-        layer.memory.as_ref(),
-        &mut sandbox.memory,
-    )?;
-    count(&at.key("pids"), layer.pids, 16, &mut sandbox.pids)?;
-    size(&at.key("disk"), layer.disk.as_ref(), &mut sandbox.disk)?;
     if let Some(network) = &layer.network {
         sandbox.network = network::read(&at.key("network"), network)?;
     }
@@ -243,34 +210,8 @@ pub(super) fn lay_sandbox(
             .key("warm")
             .value_fault(message, "each takes its memory and its place at the engine"));
     }
-    check_sums(at, &sandbox)?;
+    bounds::lay(at, layer, &mut sandbox)?;
     Ok(sandbox)
-}
-
-fn check_sums(at: &At<'_>, sandbox: &Sandbox) -> Result<(), Error> {
-    let least = TMP + BESIDE_TMP;
-    if sandbox.memory < least {
-        let at = at.key("memory");
-        let message = format!(
-            "`{at}` is {}, too little: /tmp alone may fill {} of it and {} must be left",
-            units::show_size(sandbox.memory),
-            units::show_size(TMP),
-            units::show_size(BESIDE_TMP),
-        );
-        return Err(at.value_fault(
-            message,
-            format!("write `{}` or more", units::show_size(least)),
-        ));
-    }
-    if sandbox.disk < LEAST_DISK {
-        let at = at.key("disk");
-        let message = format!(
-            "`{at}` is {}, too little to work in",
-            units::show_size(sandbox.disk)
-        );
-        return Err(at.value_fault(message, "write `16m` or more"));
-    }
-    Ok(())
 }
 
 fn image_name(at: &At<'_>, image: &str) -> Result<String, Error> {

@@ -5,6 +5,7 @@
 //! Gives: a resolved `Plan` (every default filled in, every role merged) or an `Error` with line, column and hint.
 //! Never: I/O.
 
+mod bounds;
 mod built_in;
 mod check;
 mod draw;
@@ -133,10 +134,26 @@ pub struct Sandbox {
     pub pids: u64,
     /// Bytes.
     pub disk: u64,
+    /// Files and folders that may lie in workspace, home and /tmp together.
+    pub inodes: u64,
+    /// Bytes of the largest file; None: as `disk`.
+    pub fsize: Option<u64>,
+    pub nofile: OpenFiles,
     pub network: Network,
     pub runtime: Option<String>,
     /// Containers kept ready for the next agents.
     pub warm: usize,
+    /// An engine that does not hold a limit is refused instead of warned of.
+    pub strict: bool,
+}
+
+/// How many files one process may have open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// What holds unless the process raises it.
+    pub soft: u64,
+    /// How far it may raise it.
+    pub hard: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

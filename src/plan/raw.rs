@@ -123,11 +123,19 @@ pub(super) struct Sandbox {
     pub cpus: Option<f64>,
     /// Default: 2g.
     pub memory: Option<Size>,
-    /// Processes and threads; default: 256.
-    #[schemars(range(min = 16))]
+    /// Processes and threads; default: 256, with gVisor 1024.
+    #[schemars(range(min = 32))]
     pub pids: Option<Count>,
     /// What may be written; default: 4g.
     pub disk: Option<Size>,
+    /// Files and folders that may lie there; default: 500000.
+    #[schemars(range(min = 1000))]
+    pub inodes: Option<Count>,
+    /// The largest file; default: as `disk`.
+    pub fsize: Option<Size>,
+    /// Files one process may have open; default: 1024, which it may raise to 4096.
+    #[schemars(range(min = 64))]
+    pub nofile: Option<Count>,
     /// `none`, `full`, or the hosts that can be reached; default: none.
     #[schemars(with = "Option<Network>")]
     pub network: Option<Value>,
@@ -136,6 +144,8 @@ pub(super) struct Sandbox {
     /// Containers kept ready for the next agents, up to 16; default: 0.
     #[schemars(range(min = 0, max = 16))]
     pub warm: Option<Count>,
+    /// Refuse an engine that does not hold these limits, instead of a warning; default: false.
+    pub strict: Option<bool>,
 }
 
 /// What a sandbox can reach.

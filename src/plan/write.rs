@@ -220,6 +220,14 @@ fn sandbox(own: &Sandbox, below: &Sandbox) -> Option<Value> {
     if own.disk != below.disk {
         keys.insert("disk".to_owned(), json!(units::show_size(own.disk)));
     }
+    differ(&mut keys, "inodes", own.inodes, below.inodes);
+    if own.fsize != below.fsize {
+        let size = own.fsize.map(|bytes| json!(units::show_size(bytes)));
+        put(&mut keys, "fsize", size);
+    }
+    if own.nofile != below.nofile {
+        keys.insert("nofile".to_owned(), json!(own.nofile.hard));
+    }
     if own.network != below.network {
         keys.insert("network".to_owned(), own.network.written());
     }
@@ -227,6 +235,7 @@ fn sandbox(own: &Sandbox, below: &Sandbox) -> Option<Value> {
         let runtime = own.runtime.as_deref().unwrap_or("default");
         keys.insert("runtime".to_owned(), json!(runtime));
     }
+    differ(&mut keys, "strict", own.strict, below.strict);
     differ(&mut keys, "warm", own.warm, below.warm);
     filled(keys)
 }

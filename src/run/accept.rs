@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::desk::Desk;
 use super::resolution::Resolving;
 use super::verdict;
+use crate::agent::Stop;
 use crate::id::{CommitId, RoleName};
 use crate::plan::{self, Dag, Role};
 use crate::workspace::{self, Conflict, Store};
@@ -80,15 +81,18 @@ impl Accept {
         }
     }
 
-    /// `Err` holds what the agent has to mend.
-    pub async fn check(&self, desk: &Desk, arguments: &Value) -> Result<(), String> {
-        match self {
-            Self::Report => Ok(()),
+    /// The inner `Err` holds what the agent has to mend.
+    pub async fn check(&self, desk: &Desk, arguments: &Value) -> Result<Result<(), String>, Stop> {
+        Ok(match self {
+            Self::Report | Self::Merge(_) if arguments["status"] != "done" => Ok(()),
+            Self::Report => desk.hand_in().await?,
+            Self::Merge(resolving) => match desk.hand_in().await? {
+                Ok(()) => resolving.check(desk, arguments).await,
+                refused => refused,
+            },
             Self::Plan(check) => check.check(arguments).map(|_| ()),
-            Self::Merge(_) if arguments["status"] != "done" => Ok(()),
-            Self::Merge(resolving) => resolving.check(desk, arguments).await,
             Self::Verdict(asked) => asked.check(desk, arguments).await,
-        }
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::board::Notice;
 use super::drive::Drive;
+use super::keep::{self, REOPENINGS};
 use super::{Error, desk, egress, settings};
 use crate::id::{CommitId, RoleName, SubtaskId, TreeId};
 use crate::journal::{Agent, CommandRun, WithBase};
@@ -20,6 +21,13 @@ const TAIL: usize = 2000;
 const NOT_RUN: &str = "not run: ";
 const STOPPED: &str = "the run was stopped";
 const NO_END: &str = "it did not end";
+
+/// Where one pass over the commands ended.
+struct Pass {
+    runs: Vec<CommandRun>,
+    /// Why the rest could not be run.
+    broken: Option<sandbox::Error>,
+}
 
 impl Drive {
     /// What the acceptance commands came to on this very tree in an earlier process, where each of them
@@ -83,7 +91,9 @@ impl Drive {
         }))
     }
 
-    /// Runs every command in one sandbox at a commit's tree; `Err` when there is no sandbox.
+    /// Runs every command in one sandbox at a commit's tree; `Err` when there is no sandbox. When it
+    /// breaks, all of them run once more in another: what the first ones left for the later ones is
+    /// gone with it.
     async fn run_commands(
         &mut self,
         name: &str,
@@ -100,15 +110,50 @@ impl Drive {
             role: RoleName::new("acceptance"),
         };
         self.fresh = true;
-        let sandbox = self.open_at(&who, commit).await?;
-        let mut runs = Vec::new();
-        for command in &commands {
-            let run = self.accept_command(sandbox.as_ref(), command).await;
-            tell(&run);
-            runs.push(run);
+        let mut before = 0;
+        loop {
+            let sandbox = self.open_at(&who, commit).await?;
+            let Pass { mut runs, broken } = self.pass(sandbox.as_ref(), &commands, tell).await;
+            sandbox.close().await;
+            let Some(broken) = broken else {
+                return Ok(runs);
+            };
+            let told = keep::record(&self.shared, &who, &broken, before < REOPENINGS).await;
+            let reason = told.unwrap_or_else(|stop| stop.to_string());
+            if before >= REOPENINGS {
+                let reason = format!("the sandbox broke again after it was replaced: {reason}");
+                let rest = commands.iter().skip(runs.len());
+                runs.extend(rest.map(|command| not_run(command, &reason)));
+                return Ok(runs);
+            }
+            before += 1;
         }
-        sandbox.close().await;
-        Ok(runs)
+    }
+
+    async fn pass(
+        &self,
+        sandbox: &dyn Sandbox,
+        commands: &[AcceptanceCommand],
+        tell: &(dyn Fn(&CommandRun) + Sync),
+    ) -> Pass {
+        let mut runs = Vec::new();
+        for command in commands {
+            match self.accept_command(sandbox, command).await {
+                Ok(run) => {
+                    tell(&run);
+                    runs.push(run);
+                }
+                // The run is told to stop: no fault of the sandbox's.
+                Err(error @ sandbox::Error::Cancelled) => {
+                    runs.push(not_run(command, &error.to_string()));
+                }
+                Err(error) => {
+                    let broken = Some(error);
+                    return Pass { runs, broken };
+                }
+            }
+        }
+        Pass { runs, broken: None }
     }
 
     async fn open_at(
@@ -130,7 +175,7 @@ impl Drive {
         &self,
         sandbox: &dyn Sandbox,
         command: &AcceptanceCommand,
-    ) -> CommandRun {
+    ) -> Result<CommandRun, sandbox::Error> {
         let since = Instant::now();
         let line = Command {
             line: command.run.clone(),
@@ -138,25 +183,15 @@ impl Drive {
             background: false,
             keep: TAIL,
         };
-        let ran = sandbox.run(&line, &self.shared.stop.cancel).await;
-        let seconds = since.elapsed().as_secs_f64();
-        match ran {
-            Ok(finished) => {
-                let (exit_code, note) = told(finished.exit, command);
-                let output_tail = tail(&finished);
-                CommandRun {
-                    command: command.run.clone(),
-                    exit_code,
-                    seconds,
-                    output_tail,
-                    note,
-                }
-            }
-            Err(error) => CommandRun {
-                seconds,
-                ..not_run(command, &error.to_string())
-            },
-        }
+        let finished = sandbox.run(&line, &self.shared.stop.cancel).await?;
+        let (exit_code, note) = told(finished.exit, command);
+        Ok(CommandRun {
+            command: command.run.clone(),
+            exit_code,
+            seconds: since.elapsed().as_secs_f64(),
+            output_tail: tail(&finished),
+            note,
+        })
     }
 }
 
@@ -179,6 +214,7 @@ fn told(exit: Exit, command: &AcceptanceCommand) -> (Option<i32>, Option<String>
             (code != 0).then_some(code),
             Some("the memory limit killed a process of it".to_owned()),
         ),
+        Exit::Full(_) => (None, Some("killed: the disk was full".to_owned())),
         Exit::TimedOut => (
             None,
             Some(format!("killed after {} s", command.timeout.as_secs())),
@@ -226,6 +262,7 @@ mod tests {
         assert_eq!(code(Exit::OutOfMemory(137)), Some(137));
         for unknown in [
             Exit::OutOfMemory(0),
+            Exit::Full(137),
             Exit::TimedOut,
             Exit::Cancelled,
             Exit::Running,

@@ -12,9 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::accept::Accept;
 use super::ask;
 use super::board::Notice;
+use super::bounds;
+use super::keep::Kept;
 use super::recall::Recalled;
 use super::shared::Shared;
-use super::trees::{self, Standing, Taken};
+use super::trees::Standing;
 use super::words;
 use crate::agent::{Checkpoint, Stop, Turn};
 use crate::id::CommitId;
@@ -23,26 +25,30 @@ use crate::model::{Model, Reply, Request};
 use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
 use crate::trace::Span;
 
-/// How often one agent's sandbox is reopened after it broke.
-const REOPENINGS: u32 = 1;
-
 /// One agent's side of the run.
 pub(super) struct Desk {
     pub shared: Arc<Shared>,
     pub who: Agent,
     models: Vec<Arc<dyn Model>>,
-    spec: Spec,
+    pub spec: Spec,
     accept: Accept,
-    now: watch::Sender<Now>,
+    pub now: watch::Sender<Now>,
     calls: AtomicU32,
-    reopened: AtomicU32,
+    pub reopened: AtomicU32,
 }
 
-#[derive(Clone)]
-struct Now {
-    sandbox: Arc<dyn Sandbox>,
-    snapshot: CommitId,
-    left_out: Vec<(String, String)>,
+/// What changes while the agent works.
+pub(super) struct Now {
+    pub sandbox: Arc<dyn Sandbox>,
+    pub snapshot: CommitId,
+    /// The last snapshot that a turn was journaled with.
+    journaled: CommitId,
+    pub left_out: Vec<(String, String)>,
+    /// Files that a full disk cut; and those that one cut before the sandbox was replaced.
+    pub torn: BTreeSet<String>,
+    pub owed: BTreeSet<String>,
+    /// The ending call was taken: the snapshot is what it spoke of.
+    pub handed_in: bool,
     /// The numbers of results that were journaled.
     results: BTreeSet<u32>,
 }
@@ -61,7 +67,11 @@ impl Desk {
         let now = watch::Sender::new(Now {
             sandbox,
             snapshot: start.commit.clone(),
+            journaled: start.commit.clone(),
             left_out: Vec::new(),
+            torn: BTreeSet::new(),
+            owed: BTreeSet::new(),
+            handed_in: false,
             results: BTreeSet::new(),
         });
         let (calls, reopened) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -92,43 +102,14 @@ impl Desk {
         self.now.borrow().snapshot.clone()
     }
 
-    /// What was left out of the snapshots, with the reason.
-    pub fn left_out(&self) -> Vec<(String, String)> {
-        self.now.borrow().left_out.clone()
+    /// True when the snapshot is what the agent handed in.
+    pub fn is_handed_in(&self) -> bool {
+        self.now.borrow().handed_in
     }
 
     /// The agent's own calls that have a result.
     pub fn calls_seen(&self) -> BTreeSet<u32> {
         self.now.borrow().results.clone()
-    }
-
-    /// Scans the sandbox into the store; None when nothing changed since the last snapshot.
-    pub async fn take_snapshot(&self) -> Result<Option<CommitId>, Stop> {
-        let Now {
-            sandbox, snapshot, ..
-        } = self.now.borrow().clone();
-        let changes = sandbox.scan().await.map_err(stop_of)?;
-        let Taken { edits, left_out } = trees::take(changes, &self.shared.hidden);
-        if !left_out.is_empty() {
-            self.now.send_modify(|now| {
-                now.left_out.extend(left_out);
-                now.left_out.sort();
-                now.left_out.dedup();
-            });
-        }
-        if edits.is_empty() {
-            return Ok(None);
-        }
-        let message = format!("{} ({})", self.who.subtask, self.who.role);
-        let store = &self.shared.store;
-        let commit = store
-            .commit(&[snapshot], &edits, &message)
-            .await
-            .map_err(|error| Stop::Environment {
-                reason: error.to_string(),
-            })?;
-        self.now.send_modify(|now| now.snapshot = commit.clone());
-        Ok(Some(commit))
     }
 
     /// Ends the sandbox; bounded.
@@ -146,56 +127,25 @@ impl Desk {
         ask::ask(&self.shared, &self.who, &self.models, &request, span).await
     }
 
-    async fn reopen_sandbox(&self, broken: sandbox::Error) -> Result<String, Stop> {
-        let reason = broken.to_string();
-        if matches!(broken, sandbox::Error::Cancelled) {
-            return Err(Stop::Cancelled);
-        }
-        let reopened = self.reopened.fetch_add(1, Ordering::SeqCst) < REOPENINGS;
-        let event = Event::SandboxBroken {
-            agent: self.who.clone(),
-            reason: reason.clone(),
-            reopened,
-        };
-        self.shared
-            .journal
-            .append(event)
-            .await
-            .map_err(|e| Stop::Environment {
-                reason: e.to_string(),
-            })?;
-        self.close().await;
-        if !reopened {
-            return Err(Stop::Environment { reason });
-        }
-        self.shared.warn(format!(
-            "{}: {reason}; reopened at its last snapshot",
-            self.who.subtask
-        ));
-        let tree = trees::tree(&self.shared.store, &self.snapshot()).await;
-        let tree = tree.map_err(|error| Stop::Environment {
-            reason: error.to_string(),
-        })?;
-        let sandbox = open(&self.shared, &self.who, &self.spec, &Arc::new(tree)).await?;
-        self.now.send_modify(|now| now.sandbox = sandbox);
-        Ok(format!(
-            "The sandbox broke ({reason}) and was replaced by a fresh one that holds your files as they \
-             were after your last finished turn. Running processes, installed packages and files outside \
-             /workspace are gone. If your last command caused this, do it differently."
-        ))
-    }
-
     async fn turn_done(&self, turn: &Turn) -> Result<Vec<String>, Stop> {
-        let snapshot = if turn.wrote {
-            self.take_snapshot().await?
-        } else {
-            None
+        let kept = match turn.wrote && !self.is_handed_in() {
+            true => self.keep().await?,
+            false => Kept::All,
         };
-        let left_out: Vec<String> = self
+        let mut left_out: Vec<String> = self
             .left_out()
             .iter()
             .map(|(path, why)| format!("{path}: {why}"))
             .collect();
+        if let Kept::Lost(told) = kept {
+            left_out.push(format!(
+                "all that this turn changed: the sandbox broke after it. {told}"
+            ));
+        }
+        let snapshot = {
+            let now = self.now.borrow();
+            (now.snapshot != now.journaled).then(|| now.snapshot.clone())
+        };
         let results = turn
             .results
             .iter()
@@ -214,8 +164,10 @@ impl Desk {
             .map_err(|e| Stop::Environment {
                 reason: e.to_string(),
             })?;
-        self.now
-            .send_modify(|now| now.results.extend(turn.results.iter().map(|r| r.number)));
+        self.now.send_modify(|now| {
+            now.journaled = now.snapshot.clone();
+            now.results.extend(turn.results.iter().map(|r| r.number));
+        });
         self.shared
             .board
             .change(self.who.subtask.as_str(), |row| row.turn = turn.number);
@@ -247,8 +199,17 @@ impl Checkpoint for Desk {
         Box::pin(self.turn_done(turn))
     }
 
-    fn accept<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(self.accept.check(self, arguments))
+    fn accept<'a>(
+        &'a self,
+        arguments: &'a Value,
+    ) -> BoxFuture<'a, Result<Result<(), String>, Stop>> {
+        Box::pin(async move {
+            let answer = self.accept.check(self, arguments).await?;
+            if answer.is_err() {
+                self.now.send_modify(|now| now.handed_in = false);
+            }
+            Ok(answer)
+        })
     }
 
     fn doing(&self, line: &str) {
@@ -270,6 +231,7 @@ pub(super) async fn open(
     tree: &Arc<Tree>,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
     let since = tokio::time::Instant::now();
+    spec.fits(tree).map_err(stop_of)?;
     let wanted = Wanted {
         spec,
         tree,
@@ -277,6 +239,7 @@ pub(super) async fn open(
     };
     let opened = shared.pool.open(wanted, &shared.stop.cancel).await;
     let sandbox = opened.map_err(stop_of)?;
+    bounds::see(shared, spec, sandbox.as_ref()).await?;
     shared.journal.note(Event::SandboxOpened {
         agent: who.clone(),
         container: sandbox.facts().container.clone(),

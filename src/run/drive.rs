@@ -147,6 +147,7 @@ impl Drive {
     pub async fn run(&mut self) -> Result<(), Error> {
         if !self.shared.past.resumed() {
             self.warn_of_recording();
+            super::bounds::warn_of_memory(&self.shared);
         }
         loop {
             self.round += 1;

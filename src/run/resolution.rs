@@ -34,11 +34,8 @@ impl Resolving {
         self.asked.store(times > 0, Ordering::SeqCst);
     }
 
-    /// May this report end the merger? `Err` holds what it has to mend.
+    /// May this report end the merger, whose work is in its snapshot? `Err` holds what it has to mend.
     pub async fn check(&self, desk: &Desk, report: &Value) -> Result<(), String> {
-        desk.take_snapshot()
-            .await
-            .map_err(|stop| stop.to_string())?;
         let (store, snapshot) = (&desk.shared.store, desk.snapshot());
         let resolution = store.resolution(&self.conflict, &snapshot).await;
         let resolution =

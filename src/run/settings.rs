@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::shared::Shared;
-use crate::sandbox::{Image, ImageSpec, Labels, Network, Spec};
+use crate::sandbox::{FileLimits, Image, ImageSpec, Labels, Network, Spec};
 use crate::workspace::{self, Store};
 use crate::{plan, tools};
 
@@ -22,6 +22,12 @@ pub(super) fn spec(
         memory: sandbox.memory,
         pids: sandbox.pids,
         disk: sandbox.disk,
+        files: FileLimits {
+            inodes: sandbox.inodes,
+            size: sandbox.fsize.unwrap_or(sandbox.disk),
+            open: (sandbox.nofile.soft, sandbox.nofile.hard),
+        },
+        strict: sandbox.strict,
         network,
         runtime: sandbox.runtime.clone(),
         labels: Labels {

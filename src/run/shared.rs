@@ -43,6 +43,8 @@ pub(super) struct Shared {
     pub gates: Gates,
     /// Models that nobody asks any more, each with reason and hint: the key, the quota or the address failed.
     pub hopeless: watch::Sender<BTreeMap<String, (String, String)>>,
+    /// Limits that were warned of, each once for the whole run.
+    pub doubted: watch::Sender<BTreeSet<String>>,
     pub board: Arc<Board>,
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,

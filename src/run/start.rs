@@ -265,6 +265,7 @@ pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
         pot,
         gates,
         hopeless: tokio::sync::watch::Sender::new(BTreeMap::new()),
+        doubted: tokio::sync::watch::Sender::default(),
         board,
         watch: order.watch,
         stop: order.stop,

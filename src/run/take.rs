@@ -172,6 +172,9 @@ impl Drive {
             Stop::Environment { reason } => {
                 self.facts.environment.get_or_insert(reason.clone());
             }
+            Stop::Broken { .. } => {
+                self.facts.environment.get_or_insert(stop.to_string());
+            }
             Stop::RunLimit { limit } => {
                 self.facts.limited.get_or_insert(limit.clone());
                 self.halted = true;

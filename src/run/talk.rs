@@ -146,6 +146,7 @@ pub(super) fn is_final(end: &AgentEnd) -> bool {
             | Stop::Model { .. }
             | Stop::ContextOverflow
             | Stop::Environment { .. }
+            | Stop::Broken { .. }
             | Stop::Cancelled => false,
         },
         // How it stopped could not be told: that is no end to build on.

@@ -120,15 +120,25 @@ impl sandbox::Contents for Blobs {
 pub(super) struct Taken {
     pub edits: Vec<Edit>,
     pub left_out: Vec<(String, String)>,
+    /// Of those that a full disk cut, all there are now.
+    pub torn: BTreeSet<String>,
+}
+
+/// The path of an edit, for display.
+pub(super) fn shown(edit: &Edit) -> String {
+    let (Edit::Put { path, .. } | Edit::Delete { path }) = edit;
+    workspace::display(path)
 }
 
 /// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed.
 pub(super) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken {
     // As the base spells the paths that it withheld.
     let shown = workspace::display;
+    let torn: BTreeSet<String> = changes.torn.iter().map(|path| shown(path)).collect();
     let mut left_out: Vec<(String, String)> = changes
         .left_out
         .iter()
+        .filter(|(path, _)| !changes.torn.contains(path))
         .map(|(path, why)| (shown(path), why.clone()))
         .collect();
     let mut edits = Vec::with_capacity(changes.puts.len() + changes.deletes.len());
@@ -153,7 +163,11 @@ pub(super) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken {
             });
         }
     }
-    Taken { edits, left_out }
+    Taken {
+        edits,
+        left_out,
+        torn,
+    }
 }
 
 fn into_sandbox(mode: workspace::Mode) -> sandbox::Mode {
@@ -190,7 +204,7 @@ mod tests {
         let mut changes = Changes {
             puts: odd.iter().map(|path| put(path)).collect(),
             deletes: odd.iter().map(|path| path.to_vec()).collect(),
-            left_out: Vec::new(),
+            ..Changes::default()
         };
         changes.puts.push(put(b"mine.txt"));
         let taken = take(changes, &hidden);

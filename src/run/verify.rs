@@ -168,7 +168,10 @@ impl Drive {
     }
 
     fn not_verified(&mut self, stop: &Stop) -> Judged {
-        self.note_stop(stop);
+        // A sandbox that breaks twice says nothing of the other agents' environment.
+        if !matches!(stop, Stop::Broken { .. }) {
+            self.note_stop(stop);
+        }
         unknown(&format!("the verifier gave no verdict: {stop}"))
     }
 

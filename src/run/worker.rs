@@ -143,12 +143,14 @@ async fn at_desk(
     };
     let mut outcome = agent::work(assignment, &desk).await;
     // What stands in the sandbox is kept whatever ended the agent, as far as it can still be read.
-    let last = if matches!(outcome.ended, Err(Stop::Environment { .. })) {
-        Ok(None)
-    } else {
-        desk.take_snapshot().await
-    };
-    if let (Err(stop), Ok(_)) = (last, &outcome.ended) {
+    let lost = matches!(
+        outcome.ended,
+        Err(Stop::Environment { .. } | Stop::Broken { .. })
+    );
+    if !lost
+        && !desk.is_handed_in()
+        && let (Err(stop), Ok(_)) = (desk.take_snapshot().await, &outcome.ended)
+    {
         outcome.ended = Err(stop);
     }
     desk.close().await;

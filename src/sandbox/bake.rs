@@ -16,7 +16,7 @@ use super::docker::Docker;
 use super::image::{inspect, short_hash};
 use super::profile::{self, HOME, KIND, TOOLBOX_PATH};
 use super::toolbox::TOOLBOX;
-use super::{Error, Image, ImageSpec, Labels, Network, Progress, Spec};
+use super::{Error, FileLimits, Image, ImageSpec, Labels, Network, Progress, Spec};
 use super::{bench, layer, network, shelf};
 
 /// The repository of baked images; a tag is the key of what went in.
@@ -190,6 +190,11 @@ impl Oven<'_> {
             memory: SETUP_MEMORY,
             pids: SETUP_PIDS,
             disk: u64::MAX,
+            files: FileLimits {
+                size: u64::MAX,
+                ..FileLimits::default()
+            },
+            strict: false,
             network: if network.is_some() {
                 Network::Full
             } else {

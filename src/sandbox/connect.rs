@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bollard::API_DEFAULT_VERSION;
 
-use super::Error;
 use super::call;
 use super::docker::Docker;
 use super::egress::Credential;
+use super::{Error, Limit};
 
 /// How long an engine may take to answer its first question.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
@@ -62,6 +62,10 @@ pub struct EngineFacts {
     /// As images name it: `amd64`, `arm64`.
     pub arch: String,
     pub cores: u32,
+    /// Bytes of memory of the engine's machine; None when it does not say.
+    pub memory: Option<u64>,
+    /// Limits that the engine says it cannot set.
+    pub unable: BTreeSet<Limit>,
 }
 
 /// What `doctor` shows of the engine.
@@ -191,6 +195,11 @@ fn describe(
             .and_then(|n| u32::try_from(n).ok())
             .unwrap_or(1)
             .max(1),
+        memory: info
+            .mem_total
+            .and_then(|bytes| u64::try_from(bytes).ok())
+            .filter(|&bytes| bytes > 0),
+        unable: unable(&info),
     };
     Info {
         address: address.to_owned(),
@@ -204,6 +213,18 @@ fn describe(
         kernel: info.kernel_version.clone().unwrap_or_default(),
         facts,
     }
+}
+
+/// Silence about a limit is no refusal: what holds is read inside of each sandbox.
+fn unable(info: &bollard::models::SystemInfo) -> BTreeSet<Limit> {
+    let flags = [
+        (Limit::Memory, info.memory_limit),
+        (Limit::Swap, info.swap_limit),
+        (Limit::Cpus, info.cpu_cfs_quota),
+        (Limit::Processes, info.pids_limit),
+    ];
+    let no = flags.into_iter().filter(|(_, flag)| *flag == Some(false));
+    no.map(|(limit, _)| limit).collect()
 }
 
 fn at_least(api: &str, wanted: (u32, u32)) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as Fault;
-use bollard::models::ContainerCreateBody;
+use bollard::models::{ContainerCreateBody, ContainerCreateResponse, HostConfig};
 use bollard::query_parameters::{
     AttachContainerOptions, RemoveContainerOptions, WaitContainerOptions,
 };
@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio_util::io::StreamReader;
 use tokio_util::sync::CancellationToken;
 
-use super::Error;
 use super::call::{self, LONG, SHORT};
 use super::docker::Docker;
+use super::{Break, Cause, Error};
 
 /// How long process 1 may take to end after its stdin closed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ pub(super) struct Running {
     pub(super) life: Life,
     pub(super) reader: Reader,
     pub(super) writer: Writer,
+    /// What the engine warned of when it made the container.
+    pub(super) warnings: Vec<String>,
 }
 
 /// What is known of a container's end.
@@ -42,7 +44,7 @@ pub(super) struct Life {
     docker: Docker,
     pub(super) id: String,
     /// Why it ended, once it has.
-    ended: watch::Receiver<Option<String>>,
+    ended: watch::Receiver<Option<Break>>,
 }
 
 /// Creates and starts a container; one that fails to start, or whose start is cancelled, is removed.
@@ -51,9 +53,12 @@ pub(super) async fn start(
     body: ContainerCreateBody,
     cancel: &CancellationToken,
 ) -> Result<Running, Error> {
-    let id = create(docker, body).await?;
+    let ContainerCreateResponse { id, warnings } = make(docker, body).await?;
     match call::unless(cancel, begin(docker, &id)).await {
-        Ok(running) => Ok(running),
+        Ok(running) => Ok(Running {
+            warnings,
+            ..running
+        }),
         Err(error) => {
             remove(docker, &id).await;
             Err(error)
@@ -63,8 +68,22 @@ pub(super) async fn start(
 
 /// Creates a container and gives its id.
 pub(super) async fn create(docker: &Docker, body: ContainerCreateBody) -> Result<String, Error> {
+    Ok(make(docker, body).await?.id)
+}
+
+async fn make(
+    docker: &Docker,
+    body: ContainerCreateBody,
+) -> Result<ContainerCreateResponse, Error> {
     let call = docker.api.create_container(None, body);
-    Ok(call::bounded("creating a container", LONG, call).await?.id)
+    call::bounded("creating a container", LONG, call).await
+}
+
+/// What the engine itself holds of a container; None when it does not say.
+pub(super) async fn inspect(docker: &Docker, id: &str) -> Option<HostConfig> {
+    let call = docker.api.inspect_container(id, None);
+    let asked = call::bounded("looking at a container", SHORT, call).await;
+    asked.ok()?.host_config
 }
 
 /// Waits, attaches and starts, in this order: a container that removes itself can be asked nothing
@@ -95,6 +114,7 @@ pub(super) async fn begin(docker: &Docker, id: &str) -> Result<Running, Error> {
         },
         reader: StreamReader::new(chunks),
         writer: attached.input,
+        warnings: Vec::new(),
     })
 }
 
@@ -114,7 +134,7 @@ fn stdout_only(item: Result<LogOutput, Fault>, container: &str) -> Option<std::i
 
 /// Asks the engine for the container's next exit; the answer comes when it has ended. The task ends
 /// with the container, or with the engine's connection.
-fn watch_end(docker: &Docker, id: &str) -> watch::Receiver<Option<String>> {
+fn watch_end(docker: &Docker, id: &str) -> watch::Receiver<Option<Break>> {
     let (tell, ended) = watch::channel(None);
     let (api, id) = (docker.api.clone(), id.to_owned());
     tokio::spawn(async move {
@@ -123,12 +143,13 @@ fn watch_end(docker: &Docker, id: &str) -> watch::Receiver<Option<String>> {
         };
         let mut wait = std::pin::pin!(api.wait_container(&id, Some(options)));
         let why = match wait.next().await {
-            Some(Ok(answer)) => format!("process 1 ended with status {}", answer.status_code),
-            Some(Err(Fault::DockerContainerWaitError { code, .. })) => {
-                format!("process 1 ended with status {code}")
+            Some(Ok(answer)) => Break::ended(answer.status_code),
+            Some(Err(Fault::DockerContainerWaitError { code, .. })) => Break::ended(code),
+            Some(Err(fault)) => {
+                let why = format!("the engine lost sight of it: {}", call::words(&fault));
+                Break::new(Cause::Engine, why)
             }
-            Some(Err(fault)) => format!("the engine lost sight of it: {}", call::words(&fault)),
-            None => "the engine stopped answering for it".to_owned(),
+            None => Break::new(Cause::Engine, "the engine stopped answering for it"),
         };
         tell.send_replace(Some(why));
     });
@@ -137,11 +158,12 @@ fn watch_end(docker: &Docker, id: &str) -> watch::Receiver<Option<String>> {
 
 impl Life {
     /// Resolves with the reason once the container has ended.
-    pub(super) async fn ended(self) -> String {
+    pub(super) async fn ended(self) -> Break {
         let mut ended = self.ended.clone();
+        let unwatched = || Break::new(Cause::Engine, "nobody watches it any more");
         match ended.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or_default(),
-            Err(_) => "nobody watches it any more".to_owned(),
+            Ok(why) => why.clone().unwrap_or_else(unwatched),
+            Err(_) => unwatched(),
         }
     }
 

@@ -88,4 +88,8 @@ impl Engine for Docker {
     ) -> BoxFuture<'a, Result<Layer, Error>> {
         Box::pin(workspace_layer::make(self, spec, tree, progress, cancel))
     }
+
+    fn memory(&self) -> Option<u64> {
+        self.info.facts.memory
+    }
 }

@@ -48,4 +48,9 @@ pub trait Engine: Send + Sync {
             vacant.fill(tree, cancel).await
         })
     }
+
+    /// Bytes of memory of the machine that all sandboxes share; None when it cannot be told.
+    fn memory(&self) -> Option<u64> {
+        None
+    }
 }

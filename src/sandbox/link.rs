@@ -23,10 +23,11 @@ use tokio_util::codec::{Decoder, FramedRead};
 use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
 use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, MAX_DATA, VERSION};
 
-use super::Error;
+use super::broken::broken;
 use super::egress::{Inlet, Knock, knock};
 use super::link_call::Call;
 use super::outbox::{Outbox, write};
+use super::{Break, Cause, Error};
 
 /// A toolbox that says nothing for so long, pings included, is gone; it holds the same of Wharf.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -41,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// One toolbox, as calls see it.
 pub(super) struct Link {
     words: UnboundedSender<Word>,
-    reason: Arc<OnceLock<String>>,
+    reason: Arc<OnceLock<Break>>,
     next: AtomicU32,
 }
 
@@ -50,7 +51,7 @@ pub(super) enum Word {
     Open(Frame, UnboundedSender<Event>),
     Send(Frame),
     Forget(u32),
-    Break(String),
+    Break(Break),
     Close,
 }
 
@@ -91,19 +92,19 @@ pub(super) async fn connect<R, W, E>(
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
-    E: Future<Output = String> + Send + 'static,
+    E: Future<Output = Break> + Send + 'static,
 {
     let mut frames = FramedRead::with_capacity(reader, Frames, MAX_DATA);
     let (outbox, rest) = Outbox::new();
-    outbox.push(Frame::json(Kind::Hello, 0, hello).map_err(broken)?);
+    outbox.push(Frame::json(Kind::Hello, 0, hello).map_err(protocol)?);
     let (words, heard) = unbounded_channel();
     let reason = Arc::new(OnceLock::new());
     let writing = tokio::spawn(write(writer, rest, words.downgrade()));
     let mut ended: Ended = Box::pin(ended);
     let greeting = tokio::select! {
         frame = frames.next() => greeted(frame),
-        why = &mut ended => Err(broken(why)),
-        () = tokio::time::sleep(GREETING) => Err(broken("the toolbox did not greet")),
+        why = &mut ended => Err(why.into()),
+        () = tokio::time::sleep(GREETING) => Err(broken(Cause::Silent, "the toolbox did not greet")),
     };
     let greeting = match greeting {
         Ok(greeting) => greeting,
@@ -135,24 +136,22 @@ where
     ))
 }
 
-type Ended = Pin<Box<dyn Future<Output = String> + Send>>;
+type Ended = Pin<Box<dyn Future<Output = Break> + Send>>;
 
-pub(super) fn broken(reason: impl std::fmt::Display) -> Error {
-    Error::Broken {
-        reason: reason.to_string(),
-    }
+fn protocol(reason: impl std::fmt::Display) -> Error {
+    broken(Cause::Protocol, reason)
 }
 
 fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error> {
     let frame = frame
-        .ok_or_else(|| broken("the stream ended before the toolbox greeted"))?
-        .map_err(broken)?;
+        .ok_or_else(|| broken(Cause::Gone, "the stream ended before the toolbox greeted"))?
+        .map_err(protocol)?;
     if frame.kind != Kind::Hello {
-        return Err(broken("the toolbox began without a greeting"));
+        return Err(protocol("the toolbox began without a greeting"));
     }
-    let hello: ToolboxHello = frame.parse().map_err(broken)?;
+    let hello: ToolboxHello = frame.parse().map_err(protocol)?;
     if hello.version != VERSION {
-        return Err(broken(format!(
+        return Err(protocol(format!(
             "toolbox of version {}, not {VERSION}",
             hello.version
         )));
@@ -170,7 +169,7 @@ struct Hub {
     knocks: Option<UnboundedSender<Knock>>,
     words: WeakUnboundedSender<Word>,
     last: Instant,
-    reason: Arc<OnceLock<String>>,
+    reason: Arc<OnceLock<Break>>,
 }
 
 impl Hub {
@@ -185,8 +184,8 @@ impl Hub {
         let reason = loop {
             let step = tokio::select! {
                 frame = frames.next() => match frame {
-                    Some(Ok(frame)) => self.deliver(frame).map_err(|fault| fault.to_string()),
-                    Some(Err(error)) => Err(error.to_string()),
+                    Some(Ok(frame)) => self.deliver(frame).map_err(|fault| Break::new(Cause::Protocol, fault)),
+                    Some(Err(error)) => Err(Break::new(read(&error), error)),
                     None => Err(why(&mut ended).await),
                 },
                 word = words.recv() => self.obey(word),
@@ -256,7 +255,7 @@ impl Hub {
         Ok(())
     }
 
-    fn obey(&mut self, word: Option<Word>) -> Result<(), String> {
+    fn obey(&mut self, word: Option<Word>) -> Result<(), Break> {
         match word {
             Some(Word::Open(frame, events)) => {
                 self.calls.insert(frame.channel, events);
@@ -268,26 +267,36 @@ impl Hub {
                 self.inlets.remove(&channel);
             }
             Some(Word::Break(reason)) => return Err(reason),
-            Some(Word::Close) | None => return Err("it was closed".into()),
+            Some(Word::Close) | None => return Err(Break::new(Cause::Closed, "it was closed")),
         }
         Ok(())
     }
 
-    fn ping(&mut self) -> Result<(), String> {
+    fn ping(&mut self) -> Result<(), Break> {
         if self.last.elapsed() > self.silence {
-            return Err(format!("no sign of life for {:?}", self.silence));
+            let reason = format!("no sign of life for {:?}", self.silence);
+            return Err(Break::new(Cause::Silent, reason));
         }
-        let frame = Frame::json(Kind::Signal, 0, &Signal::Ping).map_err(|f| f.to_string())?;
+        let frame = Frame::json(Kind::Signal, 0, &Signal::Ping)
+            .map_err(|fault| Break::new(Cause::Protocol, fault))?;
         self.outbox.push(frame);
         Ok(())
     }
 }
 
 /// Why the stream ended, as the engine knows it a moment later.
-async fn why(ended: &mut Ended) -> String {
+async fn why(ended: &mut Ended) -> Break {
     timeout(GRACE, ended)
         .await
-        .unwrap_or_else(|_| "the stream ended".into())
+        .unwrap_or_else(|_| Break::new(Cause::Engine, "the stream ended"))
+}
+
+/// Bytes that are no frame are the toolbox's fault, all else the stream's.
+fn read(error: &std::io::Error) -> Cause {
+    match error.get_ref().is_some_and(|inner| inner.is::<Fault>()) {
+        true => Cause::Protocol,
+        false => Cause::Engine,
+    }
 }
 
 impl Link {
@@ -295,7 +304,7 @@ impl Link {
     pub(super) fn open(&self, request: &Request) -> Result<Call, Error> {
         let channel = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, events) = unbounded_channel();
-        let frame = Frame::json(Kind::Open, channel, request).map_err(broken)?;
+        let frame = Frame::json(Kind::Open, channel, request).map_err(protocol)?;
         if self.words.send(Word::Open(frame, sender)).is_err() {
             return Err(self.why());
         }
@@ -308,9 +317,11 @@ impl Link {
     }
 
     /// Makes every call fail from now on; the error to give.
-    pub(super) fn break_off(&self, reason: String) -> Error {
-        let _ = self.words.send(Word::Break(reason.clone()));
-        broken(reason)
+    pub(super) fn break_off(&self, cause: Cause, reason: String) -> Error {
+        let _ = self
+            .words
+            .send(Word::Break(Break::new(cause, reason.clone())));
+        broken(cause, reason)
     }
 
     /// Lets the hub and the writer end.
@@ -320,10 +331,16 @@ impl Link {
 
     /// Why no call is answered any more, once the link has ended.
     pub(super) fn ended(&self) -> Option<&str> {
-        self.reason.get().map(String::as_str)
+        self.reason.get().map(|why| why.reason.as_str())
     }
 
     fn why(&self) -> Error {
-        broken(self.reason.get().map_or("it is closed", String::as_str))
+        why_closed(&self.reason)
     }
+}
+
+/// The error of calls after the end.
+pub(super) fn why_closed(reason: &OnceLock<Break>) -> Error {
+    let closed = || Break::new(Cause::Closed, "it is closed");
+    reason.get().cloned().unwrap_or_else(closed).into()
 }

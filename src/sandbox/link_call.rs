@@ -7,15 +7,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use wharf_toolbox::message::{Reply, Signal};
 use wharf_toolbox::wire::{CREDIT, Frame, Kind, MAX_DATA, due};
 
-use super::Error;
-use super::link::{Event, Word, broken};
+use super::link::{Event, Word, why_closed};
+use super::{Break, Cause, Error};
 
 /// One call; when it is dropped before its reply, the toolbox is told to end it.
 pub(super) struct Call {
     channel: u32,
     words: UnboundedSender<Word>,
     events: UnboundedReceiver<Event>,
-    reason: Arc<OnceLock<String>>,
+    reason: Arc<OnceLock<Break>>,
     credit: usize,
     /// Bytes taken that the toolbox has no new credit for yet.
     owed: u32,
@@ -29,7 +29,7 @@ impl Call {
         channel: u32,
         words: UnboundedSender<Word>,
         events: UnboundedReceiver<Event>,
-        reason: Arc<OnceLock<String>>,
+        reason: Arc<OnceLock<Break>>,
     ) -> Call {
         let (credit, body) = (CREDIT as usize, BytesMut::new());
         Call {
@@ -82,9 +82,10 @@ impl Call {
                 return Ok((reply, self.body.split().freeze()));
             }
             if self.body.len() > limit {
-                let reason = "the toolbox sent more than was asked for".to_owned();
+                let reason = "the toolbox sent more than was asked for";
+                let reason = Break::new(Cause::Protocol, reason);
                 let _ = self.words.send(Word::Break(reason.clone()));
-                return Err(broken(reason));
+                return Err(reason.into());
             }
             self.hear().await?;
         }
@@ -102,9 +103,7 @@ impl Call {
             Some(Event::Credit(amount)) => self.credit += amount as usize,
             Some(Event::Close(reply)) => self.reply = Some(reply),
             None => {
-                return Err(broken(
-                    self.reason.get().map_or("it is closed", String::as_str),
-                ));
+                return Err(why_closed(&self.reason));
             }
         }
         Ok(())

@@ -8,16 +8,19 @@
 mod bake;
 mod bench;
 mod bootstrap;
+mod broken;
 mod build;
 mod call;
 mod commit;
 mod connect;
 mod container;
 mod docker;
+mod doubt;
 pub mod egress;
 mod engine;
 mod image;
 mod layer;
+mod limits;
 mod link;
 mod link_call;
 pub mod memory;
@@ -38,10 +41,13 @@ pub mod toolbox;
 mod vacant;
 mod workspace_layer;
 
+pub use broken::{Break, Cause};
 pub use connect::{EngineFacts, Info, Options, Tls, connect};
 pub use docker::Docker;
+pub use doubt::{Doubt, Holds, Limit};
 pub use engine::Engine;
 pub use image::BUILT_IN;
+pub use limits::FileLimits;
 pub use pool::{Pool, Wanted};
 pub use profile::profile;
 pub use shelf::ImageRow;
@@ -151,6 +157,9 @@ pub struct Spec {
     pub pids: u64,
     /// Bytes that workspace, home and /tmp may hold together.
     pub disk: u64,
+    pub files: FileLimits,
+    /// The engine must be seen to hold these limits, or the sandbox is refused.
+    pub strict: bool,
     pub network: Network,
     /// Docker's name of a runtime (`runsc`), or the engine's default.
     pub runtime: Option<String>,
@@ -242,6 +251,8 @@ pub enum Exit {
     Cancelled,
     /// The memory limit killed a process of this command; the command's own status beside it.
     OutOfMemory(i32),
+    /// Killed because the disk or the number of files was over its limit; its status beside it.
+    Full(i32),
     /// A background command that has not ended.
     Running,
 }
@@ -292,6 +303,8 @@ pub struct Changes {
     pub deletes: Vec<Vec<u8>>,
     /// Paths not carried, each with the reason (too large, a FIFO, a name with a `.git` component …).
     pub left_out: Vec<(Vec<u8>, String)>,
+    /// Those of them that a full disk cut, and that nobody has written again; all there are, at each scan.
+    pub torn: Vec<Vec<u8>>,
 }
 
 impl Changes {
@@ -316,6 +329,8 @@ pub struct Facts {
     pub runtime: String,
     /// `bash`, `sh`, or none.
     pub shell: Option<String>,
+    /// Limits that were not seen to hold.
+    pub doubts: Vec<Doubt>,
 }
 
 /// Says where a long preparation stands, one short line a call ("base: importing (2/3)").
@@ -351,7 +366,7 @@ pub enum Error {
     },
     /// Process 1 is gone, the stream dropped, a frame was bad or the lease ran out.
     #[error("sandbox broken: {reason}")]
-    Broken { reason: String },
+    Broken { cause: Cause, reason: String },
     /// The cancel token fired.
     #[error("cancelled")]
     Cancelled,

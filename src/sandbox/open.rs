@@ -6,12 +6,13 @@ use tokio_util::sync::CancellationToken;
 use super::call;
 use super::container::{self, Life};
 use super::docker::Docker;
+use super::doubt;
 use super::egress;
 use super::network;
 use super::profile;
 use super::remote::{self, Closer, Remote, Start};
 use super::vacant::{Layer, Vacancy};
-use super::{Error, Facts, Network, Spec};
+use super::{Error, Facts, Network, Sandbox, Spec};
 
 /// Starts a sandbox that holds what its image does, or the layer's tree; on any failure and on
 /// cancel nothing is left at the engine.
@@ -57,12 +58,13 @@ async fn launch(
     let turn = async { docker.starts.acquire().await.map_err(|_| Error::Cancelled) };
     let _turn = call::unless(cancel, turn).await?;
     let running = container::start(docker, body, cancel).await?;
-    let life = running.life.clone();
+    let (life, warnings) = (running.life.clone(), running.warnings);
     let start = Start {
         facts: facts(docker, spec, &life),
         tree_base: None,
         git: true,
         disk: spec.disk,
+        inodes: spec.files.inodes,
         egress: exit(docker, spec),
         closer: closer(&life, docker, network),
     };
@@ -70,10 +72,35 @@ async fn launch(
     let lease = docker.options.lease;
     let greeting = remote::greet(streams, start, lease, life.clone().ended());
     let greeted = call::unless(cancel, greeting).await;
-    if greeted.is_err() {
+    let looked = match greeted {
+        Ok(remote) => look(docker, spec, (remote, &life.id), &warnings).await,
+        Err(error) => Err(error),
+    };
+    if looked.is_err() {
         container::remove(docker, &life.id).await;
     }
-    greeted
+    looked
+}
+
+/// Compares the limits inside with the spec; what does not hold becomes part of the facts.
+async fn look(
+    docker: &Docker,
+    spec: &Spec,
+    (remote, id): (Remote, &str),
+    warnings: &[String],
+) -> Result<Remote, Error> {
+    let kept = match doubt::must_ask(remote.held()) {
+        true => container::inspect(docker, id).await,
+        false => None,
+    };
+    let facts = &docker.info.facts;
+    match doubt::doubts(spec, facts, remote.held(), warnings, kept.as_ref()) {
+        Ok(doubts) => Ok(remote.doubted(doubts)),
+        Err(error) => {
+            remote.close().await;
+            Err(error)
+        }
+    }
 }
 
 /// The way out that the spec asks for.
@@ -94,7 +121,7 @@ fn facts(docker: &Docker, spec: &Spec, life: &Life) -> Facts {
         container: life.id.clone(),
         image: spec.image.name.clone(),
         runtime: runtime.unwrap_or_else(|| docker.info.facts.default_runtime.clone()),
-        shell: None,
+        ..Facts::default()
     }
 }
 

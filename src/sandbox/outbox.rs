@@ -7,6 +7,7 @@ use tokio::sync::mpsc::{
 use wharf_toolbox::wire::{Frame, INSIDE, Kind};
 
 use super::link::Word;
+use super::{Break, Cause};
 
 /// The queues to the writer; data is bounded by the toolbox's credit.
 pub(super) struct Outbox {
@@ -97,9 +98,8 @@ pub(super) async fn write(
         };
         if let Err(error) = written.await {
             if let Some(words) = words.upgrade() {
-                let _ = words.send(Word::Break(format!(
-                    "the stream cannot be written: {error}"
-                )));
+                let reason = format!("the stream cannot be written: {error}");
+                let _ = words.send(Word::Break(Break::new(Cause::Engine, reason)));
             }
             return;
         }

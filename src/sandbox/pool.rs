@@ -76,7 +76,7 @@ impl Pool {
             let Some(vacant) = taken.vacant else { break };
             match vacant.fill(tree, cancel).await {
                 Ok(sandbox) => return Ok(self.opened(sandbox, key, &wanted)),
-                Err(Error::Broken { reason }) => {
+                Err(Error::Broken { reason, .. }) => {
                     tracing::debug!(reason, "a warm sandbox had ended and is replaced");
                 }
                 Err(error) => return Err(error),

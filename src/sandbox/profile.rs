@@ -9,7 +9,7 @@ use bollard::models::{
 
 use super::connect::EngineFacts;
 use super::egress::VARIABLES;
-use super::{Error, Labels, Network, Spec};
+use super::{Error, FileLimits, Labels, Network, Spec};
 
 /// Where the baked image holds the toolbox.
 pub const TOOLBOX_PATH: &str = "/.wharf/toolbox";
@@ -139,7 +139,7 @@ fn host(spec: &Spec, facts: &EngineFacts, network: Option<&str>) -> HostConfig {
         memory_swap: Some(memory),
         nano_cpus: Some(nano_cpus(spec.cpus, facts.cores)),
         pids_limit: Some(whole(spec.pids)),
-        ulimits: Some(vec![ulimit("nofile", 1024, 4096), ulimit("core", 0, 0)]),
+        ulimits: Some(ulimits(&spec.files)),
         ipc_mode: Some("none".to_owned()),
         cgroupns_mode: facts
             .cgroupns
@@ -173,6 +173,19 @@ fn security(facts: &EngineFacts) -> Vec<String> {
     ];
     if facts.apparmor {
         list.push("apparmor=docker-default".to_owned());
+    }
+    list
+}
+
+/// No core files; `nproc` is counted for each user of the host and is never set.
+fn ulimits(files: &FileLimits) -> Vec<ResourcesUlimits> {
+    let (soft, hard) = files.open;
+    let mut list = vec![
+        ulimit("nofile", whole(soft), whole(hard)),
+        ulimit("core", 0, 0),
+    ];
+    if files.size != u64::MAX {
+        list.push(ulimit("fsize", whole(files.size), whole(files.size)));
     }
     list
 }
@@ -226,7 +239,7 @@ impl Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::Image;
+    use crate::sandbox::{FileLimits, Image};
 
     fn spec() -> Spec {
         Spec {
@@ -240,6 +253,8 @@ mod tests {
             memory: 1 << 30,
             pids: 64,
             disk: 1 << 30,
+            files: FileLimits::default(),
+            strict: false,
             network: Network::None,
             runtime: None,
             labels: Labels {

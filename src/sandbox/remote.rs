@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use wharf_toolbox::held::Held;
 use wharf_toolbox::message::{HostHello, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
@@ -19,8 +20,8 @@ use super::link::{Link, connect};
 use super::remote_run::{finished, outcome};
 use super::remote_tree::{Below, changes};
 use super::{
-    Answer, Changes, Command, Error, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
-    Search, Tree,
+    Answer, Break, Cause, Changes, Command, Doubt, Error, Facts, Finished, Listing, ProcessAction,
+    Read, Sandbox, Search, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
@@ -28,8 +29,6 @@ pub(super) const GRACE: Duration = Duration::from_secs(15);
 /// What a call on files may take, besides a second for each `RATE` bytes.
 pub(super) const FILES: Duration = Duration::from_secs(60);
 const RATE: u64 = 1 << 20;
-/// Files that a sandbox may hold.
-const INODES: u64 = 500_000;
 /// Most bytes of a list, of the lines of a search, and of a scan's records.
 const LINES: usize = 64 << 20;
 pub(super) const RECORDS: usize = 640 << 20;
@@ -49,6 +48,8 @@ pub struct Start {
     pub git: bool,
     /// Bytes that workspace, home and /tmp may hold together.
     pub disk: u64,
+    /// Files and folders that they may hold together.
+    pub inodes: u64,
     /// The way out of it, where there is one.
     pub egress: Option<egress::Exit>,
     /// Run once, by `close`.
@@ -66,6 +67,7 @@ struct End {
 pub struct Remote {
     pub(super) link: Link,
     facts: Facts,
+    held: Held,
     layer: Option<Tree>,
     pub(super) git: bool,
     /// One command at a time: the time of each begins when it does.
@@ -81,7 +83,7 @@ pub async fn start(
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     start: Start,
-    ended: impl Future<Output = String> + Send + 'static,
+    ended: impl Future<Output: Into<Break>> + Send + 'static,
 ) -> Result<Remote, Error> {
     greet((reader, writer), start, None, ended).await
 }
@@ -94,18 +96,19 @@ pub async fn greet(
     ),
     start: Start,
     lease: Option<Duration>,
-    ended: impl Future<Output = String> + Send + 'static,
+    ended: impl Future<Output: Into<Break>> + Send + 'static,
 ) -> Result<Remote, Error> {
     let hello = HostHello {
         version: VERSION,
         disk: start.disk,
-        inodes: INODES,
+        inodes: start.inodes,
         proxy: start.egress.as_ref().map(|exit| exit.port),
         lease_ms: lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         ..HostHello::default()
     };
     let (knocks, heard) = unbounded_channel();
     let knocks = start.egress.as_ref().map(|_| knocks);
+    let ended = async { ended.await.into() };
     let (link, greeting, hub) = match connect(reader, writer, &hello, ended, knocks).await {
         Ok(connected) => connected,
         Err(error) => {
@@ -120,6 +123,7 @@ pub async fn greet(
             shell: greeting.shell,
             ..start.facts
         },
+        held: greeting.held,
         layer: start.tree_base,
         git: start.git && greeting.git,
         turn: Semaphore::new(1),
@@ -133,6 +137,17 @@ pub async fn greet(
 }
 
 impl Remote {
+    /// The limits that process 1 read when it greeted.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// With what was not seen to hold.
+    pub(super) fn doubted(mut self, doubts: Vec<Doubt>) -> Self {
+        self.facts.doubts = doubts;
+        self
+    }
+
     /// The port of the proxy on the sandbox's loopback, where there is a way out.
     pub fn proxy(&self) -> Option<u16> {
         self.proxy
@@ -147,13 +162,13 @@ impl Remote {
     }
 
     pub(super) fn late(&self, what: &str, limit: Duration) -> Error {
-        self.link
-            .break_off(format!("no answer to {what} within {} s", limit.as_secs()))
+        let reason = format!("no answer to {what} within {} s", limit.as_secs());
+        self.link.break_off(Cause::Silent, reason)
     }
 
     pub(super) fn odd(&self, what: &str) -> Error {
-        self.link
-            .break_off(format!("the answer to {what} makes no sense"))
+        let reason = format!("the answer to {what} makes no sense");
+        self.link.break_off(Cause::Protocol, reason)
     }
 
     /// One call on files: its reply and data, or what to tell the agent.
@@ -179,7 +194,9 @@ impl Remote {
             Err(_) => Err(self.late(what, limit)),
             Ok(Err(error)) => Err(error),
             Ok(Ok((Reply::Told { text }, _))) => Ok(Err(text)),
-            Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
+            Ok(Ok((Reply::Failed { reason }, _))) => {
+                Err(self.link.break_off(Cause::Unable, reason))
+            }
             Ok(Ok(answer)) => Ok(Ok(answer)),
         }
     }
@@ -221,7 +238,9 @@ impl Remote {
             Err(_) => Err(self.late("run", limit)),
             Ok(Err(error)) => Err(error),
             Ok(Ok((Reply::Ran(ran), body))) => finished(ran, body).ok_or_else(|| self.odd("run")),
-            Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
+            Ok(Ok((Reply::Failed { reason }, _))) => {
+                Err(self.link.break_off(Cause::Unable, reason))
+            }
             Ok(Ok((Reply::Told { .. }, _))) if cancel.is_cancelled() => Err(Error::Cancelled),
             Ok(Ok(_)) => Err(self.odd("run")),
         }
@@ -333,7 +352,7 @@ impl Sandbox for Remote {
         Box::pin(async move {
             match self.ask(Request::Scan, Bytes::new(), RECORDS).await? {
                 Ok((Reply::Scanned, body)) => {
-                    changes(body).map_err(|fault| self.link.break_off(fault))
+                    changes(body).map_err(|fault| self.link.break_off(Cause::Protocol, fault))
                 }
                 Ok(_) | Err(_) => Err(self.odd("scan")),
             }

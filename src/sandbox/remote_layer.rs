@@ -8,7 +8,7 @@ use wharf_toolbox::message::{Reply, Request};
 
 use super::remote::{FILES, RECORDS, Remote};
 use super::remote_tree::{self, Below, Sent};
-use super::{Error, Tree};
+use super::{Cause, Error, Tree};
 
 impl Remote {
     /// Makes the workspace exactly `tree`, sending what does not lie there.
@@ -21,9 +21,10 @@ impl Remote {
         let limit = FILES + remote_tree::allowance(tree);
         match timeout(limit, remote_tree::upload(call, below, tree)).await {
             Ok(Ok(sent)) => Ok(sent),
-            Ok(Err(Error::Broken { reason })) => Err(self.link.break_off(reason)),
+            Ok(Err(Error::Broken { cause, reason })) => Err(self.link.break_off(cause, reason)),
             Ok(Err(error)) => {
-                self.link.break_off("its tree was not sent whole".into());
+                let reason = "its tree was not sent whole".to_owned();
+                self.link.break_off(Cause::Unable, reason);
                 Err(error)
             }
             Err(_) => Err(self.late("upload", limit)),

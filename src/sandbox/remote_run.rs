@@ -7,9 +7,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wharf_toolbox::message::{Ended, Printed, Ran, Reply};
 
+use super::broken::broken;
 use super::link_call::Call;
 use super::remote::GRACE;
-use super::{Error, Exit, Finished, Stream};
+use super::{Cause, Error, Exit, Finished, Stream};
 
 /// The reply of a command; a cancel is passed on and the reply awaited all the same.
 pub(super) async fn outcome(
@@ -23,9 +24,8 @@ pub(super) async fn outcome(
     }
     call.cancel();
     timeout(GRACE, call.reply(most)).await.unwrap_or_else(|_| {
-        Err(Error::Broken {
-            reason: "a command could not be cancelled".into(),
-        })
+        let reason = "a command could not be cancelled";
+        Err(broken(Cause::Silent, reason))
     })
 }
 
@@ -38,6 +38,7 @@ pub(super) fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
         Ended::TimedOut => Exit::TimedOut,
         Ended::Cancelled => Exit::Cancelled,
         Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
+        Ended::Full(code) => Exit::Full(code),
         Ended::Running => Exit::Running,
     };
     let elapsed = Duration::from_millis(ran.elapsed_ms);

@@ -6,12 +6,14 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sha2::{Digest, Sha256};
+use wharf_toolbox::memo::TORN;
 use wharf_toolbox::message::Reply;
 use wharf_toolbox::record::{self, Header, Kind, Manifest, plain};
 use wharf_toolbox::wire::{Fault, MAX_DATA};
 
+use super::broken::broken;
 use super::link_call::Call;
-use super::{Changes, Entry, Error, Mode, Put, Tree};
+use super::{Cause, Changes, Entry, Error, Mode, Put, Tree};
 
 /// Time for a tree on top of a call's own: a second a MiB, a second a thousand files.
 pub(super) fn allowance(tree: &Tree) -> Duration {
@@ -92,9 +94,8 @@ pub(super) async fn upload(call: Call, below: Below<'_>, tree: &Tree) -> Result<
     if theirs == manifest {
         return Ok(Sent { manifest, hashes });
     }
-    Err(Error::Broken {
-        reason: "what lies in the workspace is not what was sent".into(),
-    })
+    let reason = "what lies in the workspace is not what was sent";
+    Err(broken(Cause::Unable, reason))
 }
 
 /// One record of an upload.
@@ -215,10 +216,11 @@ impl Sender {
         self.call.finish();
         match self.call.reply(0).await? {
             (Reply::Uploaded { manifest }, _) => Ok(manifest),
-            (Reply::Failed { reason }, _) => Err(Error::Broken { reason }),
-            _ => Err(Error::Broken {
-                reason: "the answer to upload makes no sense".into(),
-            }),
+            (Reply::Failed { reason }, _) => Err(broken(Cause::Unable, reason)),
+            _ => Err(broken(
+                Cause::Protocol,
+                "the answer to upload makes no sense",
+            )),
         }
     }
 }
@@ -239,6 +241,9 @@ pub(super) fn changes(mut body: Bytes) -> Result<Changes, String> {
         let path = header.path;
         match header.kind {
             Kind::LeftOut => {
+                if content.as_ref() == TORN.as_bytes() {
+                    changes.torn.push(path.clone());
+                }
                 changes
                     .left_out
                     .push((path, String::from_utf8_lossy(&content).into_owned()));

@@ -161,6 +161,13 @@ fn result(finished: &Finished, timeout: Duration, memory: u64) -> Output {
             ),
             Some("oom_killed"),
         ),
+        Exit::Full(code) => (
+            format!(
+                "exit code: {code} (killed: the disk is full, see the end of stderr; a file it was writing is \
+                 not kept until it is written again or removed)"
+            ),
+            Some("disk_full"),
+        ),
         Exit::Cancelled => (
             "cancelled; everything it started was killed".to_string(),
             Some("cancelled"),
@@ -177,7 +184,7 @@ fn result(finished: &Finished, timeout: Duration, memory: u64) -> Output {
 
 fn code(exit: Exit) -> Option<i32> {
     match exit {
-        Exit::Code(code) | Exit::OutOfMemory(code) => Some(code),
+        Exit::Code(code) | Exit::OutOfMemory(code) | Exit::Full(code) => Some(code),
         Exit::TimedOut => Some(124),
         Exit::Cancelled | Exit::Running => None,
     }

@@ -63,7 +63,7 @@ pub struct Output {
     /// The exit code of a command, where there was one.
     pub exit_code: Option<i32>,
     /// A low-cardinality word when failed: `invalid_arguments`, `tool_not_found`, `timeout`,
-    /// `nonzero_exit`, `oom_killed`, `denied`, `tool_error`, `cancelled`, `sandbox_broken`.
+    /// `nonzero_exit`, `oom_killed`, `disk_full`, `denied`, `tool_error`, `cancelled`, `sandbox_broken`.
     pub error_type: Option<&'static str>,
 }
 

@@ -85,6 +85,7 @@ fn shell(command: &sandbox::Command) -> Result<sandbox::Finished, sandbox::Error
         ),
         "crash" => {
             return Err(sandbox::Error::Broken {
+                cause: sandbox::Cause::Engine,
                 reason: "the stream dropped".into(),
             });
         }
@@ -152,8 +153,8 @@ impl Checkpoint for World {
         .boxed()
     }
 
-    fn accept<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, Result<(), String>> {
-        async move { self.refuse.lock().unwrap().pop().map_or(Ok(()), Err) }.boxed()
+    fn accept<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, Result<Result<(), String>, Stop>> {
+        async move { Ok(self.refuse.lock().unwrap().pop().map_or(Ok(()), Err)) }.boxed()
     }
 
     fn doing(&self, _: &str) {}
@@ -241,7 +242,7 @@ fn assignment() -> Assignment {
         disk: 1 << 30,
         network: Network::None,
         runtime: None,
-        warm: 0,
+        ..wharf::plan::Sandbox::default()
     };
     Assignment {
         role: Role {

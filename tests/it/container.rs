@@ -19,8 +19,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 use wharf::sandbox::{
-    self, Contents, Docker, Engine, Error, Image, ImageSpec, Labels, Network, Options, Progress,
-    Sandbox, Spec, Tree,
+    self, Contents, Docker, Engine, Error, FileLimits, Image, ImageSpec, Labels, Network, Options,
+    Progress, Sandbox, Spec, Tree,
 };
 
 pub(crate) struct Said;
@@ -106,6 +106,8 @@ pub(crate) fn spec(image: Image, subtask: &str) -> Spec {
         memory: 512 << 20,
         pids: 128,
         disk: 1 << 30,
+        files: FileLimits::default(),
+        strict: false,
         network: Network::None,
         runtime: None,
         labels: Labels {

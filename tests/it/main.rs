@@ -12,6 +12,7 @@ mod again; // a recorded run put back to where it stood, and resumed
 mod counted; // the sandbox in memory with a count of what is open
 mod operator; // an operator's home and repository, and the real program run there
 mod otlp; // a receiver of spans on loopback, HTTP and gRPC
+mod proxy; // changes what goes to and from the engine
 mod server; // a scripted model server on loopback that checks every request
 mod world; // a workspace, a state directory and a run in them
 
@@ -38,10 +39,12 @@ mod workspace;
 
 // Sandboxes: process 1 as a plain child on this machine, then on a real engine.
 mod battery; // abuse from inside
+mod broken; // what a broken one means for everybody
 mod container; // profile, lifetime, sweep
 mod egress; // ways out of a sandbox
 mod images; // what they are made of
 mod lifecycle; // their ends, who removes what, layers, what is kept warm
+mod limits; // refused, held, or doubted aloud
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.

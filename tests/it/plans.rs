@@ -186,7 +186,7 @@ model: [anthropic/big, openai/small]
 workspace: {path: ../repo, copy: true, history: none, hide: ["*.key"]}
 run: {parallel: 2, subtasks: 5, rounds: 3, tokens: 1000, cost_usd: 1.5, time: 1h30m}
 agent: {turns: 10, tool_timeout: 45s, temperature: 0.5}
-sandbox: {image: "python:3.12", setup: ["pip install x"], env: {PORT: 8080, EMPTY: ""}, cpus: 0.5, memory: 512m, network: full, runtime: runsc}
+sandbox: {image: "python:3.12", setup: ["pip install x"], env: {PORT: 8080, EMPTY: ""}, cpus: 0.5, memory: 512m, inodes: 9000, fsize: 64m, nofile: 4096, strict: true, network: full, runtime: runsc}
 permissions: {mode: plan, rules: [{tool: bash, command: "git push*", action: deny}, {tool: write_file, path: "docs/**", action: allow}]}
 protect: ["tests/**", "!tests/new/**"]
 acceptance:
@@ -232,6 +232,16 @@ fn keys_are_merged_from_built_in_top_level_and_role() {
     assert_eq!(tester.sandbox.network, plan::Network::None);
     assert_eq!(tester.tools.last().unwrap(), "lint");
     assert_eq!(plan.sandbox.runtime.as_deref(), Some("runsc"));
+    // gVisor's own threads count, so the default is more under it.
+    assert_eq!((plan.sandbox.pids, plan.sandbox.strict), (1024, true));
+    assert_eq!(
+        (plan.sandbox.inodes, plan.sandbox.fsize),
+        (9000, Some(64 << 20))
+    );
+    assert_eq!(
+        (plan.sandbox.nofile.soft, plan.sandbox.nofile.hard),
+        (4096, 4096)
+    );
     assert_eq!(plan.acceptance.commands[0].timeout.as_secs(), 600);
     assert_eq!(plan.acceptance.commands[1].timeout.as_secs(), 90);
     assert_eq!(plan.providers["local"].price, Some((1.0, 1.0, 2.5)));

@@ -31,12 +31,14 @@ struct World {
 struct Setting {
     path: &'static str,
     disk: u64,
+    inodes: u64,
     git: bool,
 }
 
 const PLAIN: Setting = Setting {
     path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     disk: 4 << 30,
+    inodes: 500_000,
     git: false,
 };
 
@@ -71,6 +73,7 @@ impl World {
             tree_base: None,
             git: setting.git,
             disk: setting.disk,
+            inodes: setting.inodes,
             egress: None,
             closer: Box::new(|| Box::pin(async { waiting.await.unwrap() })),
         };
@@ -407,7 +410,7 @@ async fn a_full_disk_kills_the_command_and_says_why() {
     })
     .await;
     let finished = world.run("head -c 32M /dev/zero > big; sleep 60").await;
-    assert_eq!(finished.exit, Exit::Code(137));
+    assert_eq!(finished.exit, Exit::Full(137));
     assert!(
         text(&finished.stderr.tail).contains("disk limit 8 MiB reached"),
         "{finished:?}"
@@ -737,6 +740,7 @@ async fn a_toolbox_that_is_no_toolbox_is_an_error() {
         tree_base: None,
         git: false,
         disk: 1,
+        inodes: 1000,
         egress: None,
         closer: closer(),
     };
@@ -747,7 +751,8 @@ async fn a_toolbox_that_is_no_toolbox_is_an_error() {
             .unwrap();
         tokio::io::AsyncWriteExt::shutdown(&mut near).await.unwrap();
         let (reader, writer) = tokio::io::split(far);
-        let started = remote::start(reader, writer, start(), std::future::pending()).await;
+        let started =
+            remote::start(reader, writer, start(), std::future::pending::<String>()).await;
         assert!(
             matches!(started.err(), Some(Error::Broken { .. })),
             "{noise:?}"

@@ -785,6 +785,7 @@ async fn an_own_tool_gets_its_arguments_on_standard_input() {
 async fn a_broken_sandbox_is_no_result() {
     let sandbox = Scripted::new(|_| {
         Err(Error::Broken {
+            cause: wharf::sandbox::Cause::Gone,
             reason: "gone".into(),
         })
     });

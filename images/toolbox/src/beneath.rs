@@ -130,6 +130,19 @@ impl Allowed {
         }
         Err(format!("{path}: leads outside of /workspace"))
     }
+
+    /// The path within the workspace, when it leads there.
+    pub fn in_workspace(&self, path: &str) -> Option<Vec<u8>> {
+        let workspace = self.folders.first()?;
+        let given = Path::new(path);
+        let full = match given.strip_prefix("/workspace") {
+            Ok(rest) => workspace.join(rest),
+            Err(_) => workspace.join(given),
+        };
+        let real = resolve(&full).ok()?;
+        let inner = real.strip_prefix(workspace).ok()?;
+        Some(inner.as_os_str().as_bytes().to_vec())
+    }
 }
 
 /// Follows all links of what exists; what does not exist yet must be plain names.

@@ -2,6 +2,7 @@
 //! full process table stops no call.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::git::{self, History};
 use crate::link::{Cancelled, Channel};
 use crate::records::Stop;
 use crate::run::{Asked, Shell};
+use crate::surroundings;
 
 /// Threads for calls that run beside a command.
 const BESIDE: usize = 3;
@@ -25,6 +27,8 @@ pub struct Calls {
     pub files: Files,
     /// Path of the image's git, if it has one.
     pub git: Option<String>,
+    /// What commands need in order to start: workspace, home and /tmp.
+    pub floor: Vec<PathBuf>,
 }
 
 /// A queue and the threads that empty it.
@@ -108,6 +112,7 @@ impl Queue {
 impl Calls {
     fn answer(&self, request: Request, channel: &Channel) -> Result<Reply, Cancelled> {
         let files = &self.files;
+        surroundings::mend(&self.floor);
         match request {
             Request::Run {
                 line,
@@ -117,15 +122,17 @@ impl Calls {
             } => {
                 let timeout = Duration::from_millis(timeout_ms);
                 let keep = usize::try_from(keep).unwrap_or(usize::MAX).min(1 << 20);
-                self.shell.run(
-                    channel,
-                    &Asked {
-                        line,
-                        timeout,
-                        background,
-                        keep,
-                    },
-                )
+                let asked = Asked {
+                    line,
+                    timeout,
+                    background,
+                    keep,
+                };
+                // Before the next command can change what a kill has cut.
+                lock(&files.workspace).after_kill(&files.torn);
+                let reply = self.shell.run(channel, &asked);
+                lock(&files.workspace).after_kill(&files.torn);
+                reply
             }
             Request::Process { id, stop } => self.shell.process(channel, id, stop),
             Request::Read {
@@ -145,10 +152,14 @@ impl Calls {
                 Ok(()) => Ok(Reply::Known),
                 Err(stop) => stopped(stop),
             },
-            Request::Scan => match lock(&files.workspace).scan(channel) {
-                Ok(()) => Ok(Reply::Scanned),
-                Err(stop) => stopped(stop),
-            },
+            Request::Scan => {
+                let mut workspace = lock(&files.workspace);
+                workspace.after_kill(&files.torn);
+                match workspace.scan(channel, &files.torn) {
+                    Ok(()) => Ok(Reply::Scanned),
+                    Err(stop) => stopped(stop),
+                }
+            }
         }
     }
 

@@ -1,16 +1,17 @@
 //! The file calls: read, write, list, grep.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{AtFlags, Mode as Permissions, OFlags, openat, statat};
 use wharf_toolbox::message::Reply;
 use wharf_toolbox::pattern::{Glob, regex, search, shown};
 
 use crate::bell::lock;
-use crate::beneath::{self, Allowed, Missing, words};
+use crate::beneath::{self, Allowed, words};
 use crate::calls::stopped;
 use crate::link::{Cancelled, Channel};
+use crate::room::Room;
+use crate::torn::Torn;
 use crate::tree::Workspace;
 
 /// A larger file is not searched.
@@ -22,9 +23,14 @@ pub struct Files {
     pub allowed: Allowed,
     /// The workspace as a tree.
     pub workspace: Arc<Mutex<Workspace>>,
+    /// How much may be written.
+    pub room: Arc<Room>,
+    /// What had no room.
+    pub torn: Arc<Torn>,
 }
 
-fn told(text: impl Into<String>) -> Reply {
+/// What to tell the agent.
+pub fn told(text: impl Into<String>) -> Reply {
     Reply::Told { text: text.into() }
 }
 
@@ -69,48 +75,6 @@ impl Files {
             (_, true) => Err(format!("{path}: is a directory")),
             _ => Err(format!("{path}: not a regular file")),
         }
-    }
-
-    /// Replaces a file by the bytes that come in.
-    pub fn write(&self, channel: &Channel, path: &str) -> Result<Reply, Cancelled> {
-        let mut file = self.replace(path);
-        while let Some(bytes) = channel.read()? {
-            if let Ok(open) = &mut file
-                && let Err(error) = open.write_all(&bytes)
-            {
-                file = Err(format!("{path}: {}", words(&error)));
-            }
-        }
-        Ok(file.map_or_else(told, |_| Reply::Written))
-    }
-
-    /// Opens the file emptied, with its mode as it was.
-    fn replace(&self, path: &str) -> Result<std::fs::File, String> {
-        let place = self.allowed.place(path)?;
-        if place.path.is_empty() {
-            return Err(format!("{path}: is a directory"));
-        }
-        let say = |error: rustix::io::Errno| format!("{path}: {}", words(&error.into()));
-        let (at, name) = beneath::parent(&place.root, &place.path, Missing::Make).map_err(say)?;
-        if let Ok(stat) = statat(&at, name, AtFlags::SYMLINK_NOFOLLOW)
-            && !beneath::regular(stat.st_mode)
-        {
-            let folder = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-            let what = if folder {
-                "is a directory"
-            } else {
-                "not a regular file"
-            };
-            return Err(format!("{path}: {what}"));
-        }
-        let flags = OFlags::WRONLY
-            | OFlags::CREATE
-            | OFlags::TRUNC
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::CLOEXEC;
-        let file = openat(at, name, flags, Permissions::from_raw_mode(0o644)).map_err(say)?;
-        Ok(std::fs::File::from(file))
     }
 
     /// Paths that match a glob.

@@ -6,6 +6,7 @@
 //! Gives: frames and messages, or a `Fault` that says why the bytes are none.
 //! Never: a thread, a file, an opinion on what a call means.
 
+pub mod held;
 pub mod http;
 pub mod ledger;
 pub mod memo;

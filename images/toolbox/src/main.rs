@@ -13,6 +13,7 @@ mod calls;
 mod command;
 mod files;
 mod git;
+mod group;
 mod ignore;
 mod limits;
 mod link;
@@ -22,11 +23,14 @@ mod peer;
 mod proxy;
 mod reaper;
 mod records;
+mod replace;
+mod room;
 mod run;
 mod spool;
 mod standing;
 mod surroundings;
 mod table;
+mod torn;
 mod tree;
 mod upload;
 mod wake;
@@ -53,11 +57,13 @@ use crate::limits::Limits;
 use crate::link::Link;
 use crate::output::Collector;
 use crate::proxy::Proxy;
+use crate::room::Room;
 use crate::run::Shell;
 use crate::spool::Spool;
 use crate::surroundings::{Folders, environment, program};
+use crate::torn::Torn;
 use crate::tree::Workspace;
-use crate::watch::{Lease, Over, Quota, Watch};
+use crate::watch::{Lease, Over, Watch};
 
 /// Why process 1 ended, as its exit code.
 enum End {
@@ -146,6 +152,7 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         version: VERSION,
         shell: shell.map(str::to_owned),
         git: sandbox.calls.git.is_some(),
+        held: group::held(),
         proxy,
     };
     link.send(Kind::Hello, 0, &greeting);
@@ -238,22 +245,23 @@ impl Sandbox {
             &folders.workspace,
             folders.ledger.clone(),
         )?));
+        let floor = paths.clone();
+        let (allowed, torn) = (Allowed::new(&paths), Arc::new(Torn::default()));
+        let room = Arc::new(Room::new(paths, hello.disk, hello.inodes));
         let files = Files {
-            allowed: Allowed::new(&paths),
+            allowed,
             workspace,
+            room: Arc::clone(&room),
+            torn: Arc::clone(&torn),
         };
         let lease = Arc::new(Lease::of(hello.lease_ms));
-        let quota = Quota {
-            folders: paths,
-            disk: hello.disk,
-            inodes: hello.inodes,
-        };
         let (reaping, watched) = (Arc::clone(&commands), Arc::clone(&commands));
         let watch = Watch {
             lease: Arc::clone(&lease),
             over,
             commands,
-            quota,
+            room,
+            torn,
             bell: Arc::clone(bell),
         };
         spawn("reap", move || reaping.reap())?;
@@ -266,6 +274,7 @@ impl Sandbox {
             shell,
             files,
             git: program("git", environment),
+            floor,
         };
         Ok(Sandbox {
             calls: Arc::new(calls),

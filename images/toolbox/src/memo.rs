@@ -3,3 +3,6 @@
 /// What the answer of a command says in an image without a shell.
 pub const NO_SHELL: &str =
     "this image has no shell (neither bash nor sh on PATH), so commands cannot run in it";
+
+/// Why a scan leaves out a file that a full disk cut, or that could not be written for it.
+pub const TORN: &str = "not whole: the disk was full while it was written";

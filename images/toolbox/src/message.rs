@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::held::Held;
+
 /// What Wharf says first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostHello {
@@ -32,6 +34,9 @@ pub struct ToolboxHello {
     pub shell: Option<String>,
     /// The image has a git.
     pub git: bool,
+    /// The limits that hold inside.
+    #[serde(default)]
+    pub held: Held,
     /// The port of the proxy on the loopback, where one was asked for.
     #[serde(default)]
     pub proxy: Option<u16>,
@@ -231,6 +236,8 @@ pub enum Ended {
     Cancelled,
     /// The memory limit killed something of it; its own status beside it.
     OutOfMemory(i32),
+    /// It was killed because the disk, or the number of files, was over its limit; its status beside it.
+    Full(i32),
     /// It has not ended.
     Running,
 }

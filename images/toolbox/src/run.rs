@@ -20,6 +20,9 @@ use crate::watch::Over;
 /// How long an answer waits for output after the command has ended.
 const DRAIN: Duration = Duration::from_millis(150);
 
+/// Said of a command that was killed where the memory limit does not count its kills.
+const UNCOUNTED: &str = "it was killed; whether by the memory limit cannot be read here";
+
 /// Everything a command needs beside its words.
 pub struct Shell {
     /// Absolute path of bash or sh, if the image has one.
@@ -119,10 +122,15 @@ impl Shell {
             return Ok(Reply::Failed { reason });
         }
         self.drain(running);
-        let killed = matches!((kills, oom::kills()), (Some(before), Some(after)) if after > before);
+        let counted = kills.zip(oom::kills());
+        let killed = counted.is_some_and(|(before, after)| after > before);
         let (exit, note) = match why {
             Why::Said(Status::Said(Said::Ended(code))) if killed => {
                 (Ended::OutOfMemory(code), None)
+            }
+            // Without the counter the memory limit may be why, and nobody knows.
+            Why::Said(Status::Said(Said::Ended(137))) if counted.is_none() => {
+                (Ended::Code(137), Some(UNCOUNTED.to_owned()))
             }
             Why::Said(Status::Said(Said::Ended(code))) => (Ended::Code(code), None),
             Why::Said(Status::Said(Said::NotStarted(errno))) => {
@@ -145,7 +153,7 @@ impl Shell {
             Why::TimedOut => (Ended::TimedOut, None),
             Why::Cancelled => (Ended::Cancelled, None),
             Why::Over(limit) => (
-                Ended::Code(137),
+                Ended::Full(137),
                 Some(format!("{limit}; the command was killed")),
             ),
         };
@@ -187,7 +195,18 @@ impl Shell {
             Status::Said(Said::NotStarted(_)) => Ended::Code(126),
             Status::Silent => Ended::Code(137),
         };
-        self.answer(channel, &running, exit, None)
+        // The watch kills all that runs, and says why until the next command begins.
+        let limit = self
+            .over
+            .said()
+            .filter(|_| exit == Ended::Code(137) && !stop);
+        match limit {
+            Some(limit) => {
+                let note = format!("{limit}; the command was killed");
+                self.answer(channel, &running, Ended::Full(137), Some(&note))
+            }
+            None => self.answer(channel, &running, exit, None),
+        }
     }
 
     fn answer(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,22 @@ impl Folders {
             home: argument(1).or(home).unwrap_or_else(|| "/home/agent".into()),
             temporary: argument(2).unwrap_or_else(|| "/tmp".into()),
             ledger: argument(3).unwrap_or_else(|| ledger::PATH.into()),
+        }
+    }
+}
+
+/// Gives the owner's rights back on folders of our own that an agent took them from: it could not do
+/// so itself any more, since no command starts without them.
+pub fn mend(folders: &[PathBuf]) {
+    const OWNER: u32 = 0o700;
+    for folder in folders {
+        let Ok(meta) = std::fs::symlink_metadata(folder) else {
+            continue;
+        };
+        let mode = meta.permissions().mode();
+        if meta.is_dir() && mode & OWNER != OWNER {
+            // Not ours, or gone meanwhile: then what follows says so.
+            let _ = std::fs::set_permissions(folder, Permissions::from_mode(mode | OWNER));
         }
     }
 }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
+use wharf_toolbox::memo::TORN;
 use wharf_toolbox::record::{Header, Kind, Mode};
 use wharf_toolbox::stamp::Stamp;
 
@@ -16,6 +18,7 @@ use crate::beneath::{self, Missing};
 use crate::link::Channel;
 use crate::records::Stop;
 use crate::standing::Unread;
+use crate::torn::Torn;
 use crate::walk::{Found, Known, Tree, walk};
 
 /// A larger file is not carried.
@@ -30,6 +33,8 @@ pub struct Workspace {
     pub(crate) known: Tree,
     /// What was left out when the tree was uploaded: the image's, not the agent's.
     pub(crate) base: BTreeSet<Vec<u8>>,
+    /// Bytes at which the limit on a file's size cuts it: a changed file of exactly so many is not whole.
+    cut: Option<u64>,
     /// Where a layer of the image has its ledger.
     pub(crate) ledger: PathBuf,
     pub(crate) unread: Option<Unread>,
@@ -50,6 +55,7 @@ impl Workspace {
             root,
             known: Tree::new(),
             base: BTreeSet::new(),
+            cut: getrlimit(Resource::Fsize).current,
             ledger,
             unread: None,
             standing: None,
@@ -62,10 +68,11 @@ impl Workspace {
     }
 
     /// Sends what changed; it is the new state once all of it is sent.
-    pub fn scan(&mut self, channel: &Channel) -> Result<(), Stop> {
+    pub fn scan(&mut self, channel: &Channel, torn: &Torn) -> Result<(), Stop> {
         self.load()?;
         let found = walk(&self.root, &self.known);
-        let news = self.compare(channel, found)?;
+        let owed = torn.left(|path| self.stamp(path));
+        let news = self.compare(channel, found, &owed)?;
         for (path, known) in news {
             match known {
                 Some(known) => drop(self.known.insert(path, known)),
@@ -76,11 +83,17 @@ impl Workspace {
     }
 
     /// Sends what differs from what is known, and gives what is to be known instead. Both lists are
-    /// in order of their paths, so that one pass over them is enough.
-    fn compare(&self, channel: &Channel, found: Found) -> Result<News, Stop> {
+    /// in order of their paths, so that one pass over them is enough. What is `owed` is not carried.
+    fn compare(
+        &self,
+        channel: &Channel,
+        found: Found,
+        owed: &BTreeSet<Vec<u8>>,
+    ) -> Result<News, Stop> {
         let mut news = News::new();
         let mut gone = Vec::new();
         let (mut left_out, mut sent) = (found.left_out, 0);
+        left_out.extend(owed.iter().map(|path| (path.clone(), TORN.to_owned())));
         let mut known = self.known.iter().peekable();
         for (path, stamp, mode) in found.entries {
             while let Some((before, was)) = known.next_if(|(before, _)| **before < path) {
@@ -90,6 +103,10 @@ impl Workspace {
                 .next_if(|(same, _)| **same == path)
                 .map(|(_, was)| was);
             if was.is_some_and(|was| was.stamp == stamp && !was.young) {
+                continue;
+            }
+            if owed.contains(&path) {
+                news.extend(kept(path, was));
                 continue;
             }
             match self.changed(&path, mode, was, SCAN - sent) {
@@ -103,13 +120,7 @@ impl Workspace {
                 // Gone between the look and the read.
                 Ok(None) => gone.extend(self.known.get_key_value(&path)),
                 Err(why) => {
-                    if let Some(was) = was {
-                        let young = Known {
-                            young: true,
-                            ..was.clone()
-                        };
-                        news.push((path.clone(), Some(young)));
-                    }
+                    news.extend(kept(path.clone(), was));
                     left_out.push((path, why));
                 }
             }
@@ -187,6 +198,9 @@ impl Workspace {
         if stamp.size > FILE {
             return Err(format!("larger than {} MiB", FILE >> 20));
         }
+        if Some(stamp.size) == self.cut {
+            return Err(TORN.to_owned());
+        }
         if stamp.size > room {
             return Err(format!("more than {} MiB changed in all", SCAN >> 20));
         }
@@ -221,10 +235,36 @@ impl Workspace {
         Ok(found.entries.into_iter().map(|(path, ..)| path).collect())
     }
 
+    /// How a path lies there now.
+    pub fn stamp(&self, path: &[u8]) -> Option<Stamp> {
+        let (at, name) = beneath::parent(&self.root, path, Missing::Refuse).ok()?;
+        let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(Stamp::of(&stat))
+    }
+
+    /// Enters what a kill over a full disk has cut.
+    pub fn after_kill(&mut self, torn: &Torn) {
+        if torn.is_pending() {
+            // A ledger that cannot be read fails the scan, which is what counts.
+            let _ = self.load();
+            let entries = walk(&self.root, &self.known).entries;
+            torn.after_kill(entries.iter().map(|(path, stamp, _)| (&path[..], *stamp)));
+        }
+    }
+
     /// Opens a file of the workspace.
     pub fn read(&self, path: &[u8]) -> Option<File> {
         beneath::read(&self.root, path).ok()
     }
+}
+
+/// What cannot be carried now stays as it was known, and is looked at again.
+fn kept(path: Vec<u8>, was: Option<&Known>) -> Option<(Vec<u8>, Option<Known>)> {
+    let known = Known {
+        young: true,
+        ..was?.clone()
+    };
+    Some((path, Some(known)))
 }
 
 fn beneath_folder(path: &[u8], folder: &[u8]) -> bool {

@@ -10,6 +10,7 @@
 //! Gives: the `Engine` and `Sandbox` traits, and faults on demand.
 //! Never: a process.
 
+mod cue;
 mod shell;
 mod state;
 mod waiting;
@@ -29,8 +30,9 @@ use self::shell::{Files, Shell};
 use self::state::State;
 use self::waiting::Waiting;
 use super::{
-    Answer, Changes, Command, Engine, Error, Exit, Facts, Finished, Image, ImageSpec, Layer,
-    Listing, Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree, Vacant,
+    Answer, Cause, Changes, Command, Doubt, Engine, Error, Exit, Facts, Finished, Image, ImageSpec,
+    Layer, Listing, Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
+    Vacant,
 };
 
 /// An engine whose sandboxes are maps.
@@ -38,6 +40,17 @@ use super::{
 pub struct Memory {
     /// Each sandbox breaks at the call after so many.
     pub break_after: Option<u32>,
+    /// Only those opened for this subtask do, or with a `-` at its end for one that begins so; all when
+    /// absent.
+    pub break_in: Option<String>,
+    /// Only the first so many of them do; all when absent.
+    pub break_times: Option<u32>,
+    /// Counts them.
+    pub broken: Arc<AtomicU32>,
+    /// Limits that no sandbox is seen to hold.
+    pub doubts: Vec<Doubt>,
+    /// What `Engine::memory` answers.
+    pub memory: Option<u64>,
 }
 
 /// One sandbox in memory.
@@ -83,8 +96,9 @@ impl Engine for Memory {
                     image: spec.image.name.clone(),
                     runtime: "memory".into(),
                     shell: Some("sh".into()),
+                    doubts: self.doubts.clone(),
                 },
-                break_after: self.break_after,
+                break_after: self.breaks(&spec.labels.subtask),
             });
             Ok(vacant)
         })
@@ -106,6 +120,10 @@ impl Engine for Memory {
                 tree,
             })
         })
+    }
+
+    fn memory(&self) -> Option<u64> {
+        self.memory
     }
 }
 
@@ -167,6 +185,7 @@ impl Held {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let broken = |reason: &str| {
             Err(Error::Broken {
+                cause: Cause::Gone,
                 reason: reason.into(),
             })
         };

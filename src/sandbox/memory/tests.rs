@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::sandbox::{Contents, Entry, Labels, Network};
+use crate::sandbox::{Contents, Entry, FileLimits, Labels, Network};
 
 struct Same;
 
@@ -47,6 +47,8 @@ async fn open_with(memory: Memory, network: Network) -> Arc<dyn Sandbox> {
         memory: 0,
         pids: 0,
         disk: 0,
+        files: FileLimits::default(),
+        strict: false,
         network,
         runtime: None,
         labels,
@@ -116,6 +118,7 @@ async fn a_scan_gives_each_change_once() {
 async fn it_breaks_when_told_and_when_closed() {
     let sandbox = open(Memory {
         break_after: Some(1),
+        ..Memory::default()
     })
     .await;
     assert!(sandbox.read("../x", 0, 1).await.unwrap().is_err());

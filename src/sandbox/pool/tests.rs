@@ -39,6 +39,7 @@ struct Counted {
 
 fn broken() -> Error {
     Error::Broken {
+        cause: crate::sandbox::Cause::Gone,
         reason: "it has ended".into(),
     }
 }
@@ -159,6 +160,8 @@ fn spec(subtask: &str, pids: u64) -> Spec {
         memory: 1 << 30,
         pids,
         disk: 1 << 30,
+        files: crate::sandbox::FileLimits::default(),
+        strict: false,
         network: Network::None,
         runtime: None,
         labels: Labels {

@@ -29,6 +29,7 @@ impl Toolbox {
             shell: None,
             git: false,
             proxy: egress.as_ref().map(|_| 1),
+            held: wharf_toolbox::held::Held::default(),
         };
         let frame = Frame::json(Kind::Hello, 0, &hello).unwrap();
         send(&mut to, &frame).await;
@@ -37,11 +38,12 @@ impl Toolbox {
             tree_base: None,
             git: false,
             disk: 1,
+            inodes: 1000,
             egress,
             closer: Box::new(|| Box::pin(async {})),
         };
         let (reader, writer) = tokio::io::split(far);
-        let remote = remote::start(reader, writer, start, std::future::pending());
+        let remote = remote::start(reader, writer, start, std::future::pending::<String>());
         Toolbox {
             remote: remote.await.unwrap(),
             from,
@@ -84,7 +86,7 @@ impl Toolbox {
     async fn broken(&self) -> String {
         let call = self.remote.read("x", 0, 1);
         match tokio::time::timeout(LIMIT, call).await.unwrap() {
-            Err(Error::Broken { reason }) => reason,
+            Err(Error::Broken { reason, .. }) => reason,
             other => panic!("{other:?}"),
         }
     }

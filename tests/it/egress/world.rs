@@ -209,6 +209,7 @@ impl World {
             tree_base: None,
             git: false,
             disk: 1 << 30,
+            inodes: 500_000,
             egress: Some(Exit {
                 policy,
                 way,
