@@ -12,13 +12,15 @@ mod event;
 mod fold;
 mod mask;
 mod read;
+mod tally;
 mod write;
 
 pub use beside::whole;
 pub use egress::{Egress, EgressStep};
 pub use event::*;
-pub use fold::{AgentState, Conflict, State, SubtaskState};
+pub use fold::{Conflict, State, SubtaskState};
 pub use read::{Line, Read, read};
+pub use tally::AgentState;
 pub use write::{Handle, Writer};
 
 /// What went wrong with a journal.
