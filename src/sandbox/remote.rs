@@ -18,7 +18,7 @@ use super::link_call::Call;
 use super::remote_tree::{self, changes};
 use super::{
     Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
-    Search, Stream, Tree,
+    Search, Spooled, Stream, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
@@ -269,7 +269,10 @@ fn stream(printed: Printed, body: &mut Bytes) -> Option<Stream> {
         head,
         tail,
         total: printed.total,
-        spool: printed.spool,
+        spool: printed.spool.map(|text| Spooled {
+            path: text.path,
+            bytes: text.bytes,
+        }),
     })
 }
 

@@ -37,7 +37,9 @@ mod workspace;
 // Sandboxes: process 1 as a plain child on this machine, then on a real engine.
 mod battery; // abuse from inside
 mod container; // profile, lifetime, sweep
+//HOSTILE
 mod images; // what they are made of
+mod processes; // what becomes of them and of their output
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.

@@ -16,6 +16,7 @@ mod ignore;
 mod limits;
 mod link;
 mod oom;
+mod outcome;
 mod output;
 mod reaper;
 mod records;

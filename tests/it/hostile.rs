@@ -1,0 +1,1 @@
+//! A process 1 that lies.

@@ -1,0 +1,276 @@
+//! What becomes of processes and their output, whatever a command does to stay, to hide or to drown
+//! the rest: process 1 as a plain child first, then real containers, then whole runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use wharf::sandbox::{Command, Exit, Finished, ProcessAction, Sandbox};
+
+use crate::container::{engine, open, python, run, spec};
+use crate::operator::{Operator, skipped};
+use crate::server::{Answer, FakeModel};
+use crate::toolbox::{World, alive, marker, text};
+use crate::world::report;
+
+/// Python that changes the limit on open files of process 1 from inside: the soft one, or both.
+fn lower(world: &World, hard: &str) -> String {
+    let (pid, which) = (world.pid, "r.RLIMIT_NOFILE");
+    format!(
+        "python3 -c 'import resource as r; h = r.prlimit({pid}, {which})[1]; r.prlimit({pid}, {which}, (3, {hard}))'"
+    )
+}
+
+/// The note of ours at the end of a command's errors.
+fn note(finished: &Finished) -> String {
+    String::from_utf8_lossy(&[finished.stderr.head.clone(), finished.stderr.tail.clone()].concat())
+        .into_owned()
+}
+
+#[tokio::test]
+async fn a_soft_limit_lowered_from_inside_is_put_back_before_anything_is_looked_for() {
+    let world = World::new().await;
+    let mark = marker(20);
+    // Without descriptors the process table cannot be read, and nobody in it is seen.
+    let line = format!(
+        "echo before; {}; setsid sleep {mark} & echo after; sleep {mark}",
+        lower(&world, "h")
+    );
+    let finished = world.run_for(&line, Duration::from_secs(3)).await;
+    assert_eq!(finished.exit, Exit::TimedOut);
+    assert_eq!(text(&finished.stdout.head), "before\nafter\n");
+    assert_eq!(alive(&mark), Vec::<String>::new());
+    assert_eq!(world.run("echo next").await.exit, Exit::Code(0));
+    world.run("echo kept > file").await;
+    world.run(&lower(&world, "h")).await;
+    let changes = world.scan().await;
+    assert_eq!(changes.puts.len(), 1, "{changes:?}");
+    assert!(changes.left_out.is_empty(), "{changes:?}");
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_hard_limit_lowered_from_inside_breaks_the_sandbox_and_is_no_answer() {
+    for call in ["run", "scan"] {
+        let world = World::new().await;
+        let mark = marker(21);
+        let lower = lower(&world, "3");
+        let line = format!("{lower}; setsid sleep {mark} & sleep {mark}");
+        let command = Command {
+            line: if call == "run" { line } else { lower },
+            timeout: Duration::from_secs(3),
+            background: false,
+            keep: 4000,
+        };
+        let first = world.remote.run(&command, &world.cancel).await;
+        let error = match call {
+            "run" => first.unwrap_err(),
+            _ => world.remote.scan().await.unwrap_err(),
+        };
+        assert!(error.to_string().contains("resource limit"), "{error}");
+        world.remote.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_reaper_stopped_or_killed_from_inside_delays_nothing_and_hides_nobody() {
+    let world = World::new().await;
+    let mark = marker(22);
+    for signal in ["STOP", "KILL"] {
+        let line = format!(
+            "setsid sleep {mark} & (setsid sh -c '(sleep {mark} &)' &) ; kill -{signal} $PPID; sleep {mark}"
+        );
+        let finished = world.run_for(&line, Duration::from_secs(2)).await;
+        assert_ne!(finished.exit, Exit::Code(0), "{signal}");
+        assert_eq!(alive(&mark), Vec::<String>::new(), "{signal}");
+    }
+    assert_eq!(world.run("echo next").await.exit, Exit::Code(0));
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_chain_that_moves_on_faster_than_it_can_be_counted_is_caught() {
+    let world = World::new().await;
+    let mark = marker(23);
+    // Each process starts the next in a session of its own and ends.
+    let hop = "import os, sys, time\n\
+        while True:\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n";
+    let line = format!("for i in 1 2 3; do python3 -c \"{hop}\" {mark} & done; sleep 30");
+    let finished = world.run_for(&line, Duration::from_secs(2)).await;
+    assert_eq!(finished.exit, Exit::TimedOut);
+    for _ in 0..20 {
+        assert_eq!(alive(&mark), Vec::<String>::new());
+    }
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn what_was_printed_before_the_end_is_there_whoever_holds_the_stream() {
+    let world = World::new().await;
+    let mark = marker(24);
+    // More than the collector takes in one read, and a holder that never lets the stream end.
+    for _ in 0..10 {
+        let line =
+            format!("sleep {mark} & head -c 300000 /dev/zero | tr '\\0' x; echo END; exit 3");
+        let finished = world.run(&line).await;
+        assert_eq!(finished.exit, Exit::Code(3));
+        assert_eq!(finished.stdout.total, 300_004);
+        assert!(finished.stdout.tail.ends_with(b"xEND\n"));
+    }
+    world.remote.close().await;
+    assert_eq!(alive(&mark), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_holder_that_never_stops_printing_does_not_keep_the_answer() {
+    let world = World::new().await;
+    let finished = world.run("yes & echo started").await;
+    assert_eq!(finished.exit, Exit::Code(0));
+    let id = world.background("yes no").await;
+    for _ in 0..3 {
+        let seen = world.remote.process(id, ProcessAction::Output).await;
+        let seen = seen.unwrap().unwrap();
+        assert_eq!(seen.exit, Exit::Running);
+    }
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_spool_that_cannot_hold_all_says_how_much_it_holds() {
+    let world = World::new().await;
+    let flood = "yes 0123456 | head -c 20M";
+    let mut spools = Vec::new();
+    for _ in 0..6 {
+        let finished = world.run(flood).await;
+        assert_eq!(finished.stdout.total, 20 << 20);
+        let told = finished.stdout.spool.unwrap();
+        assert_eq!(told.bytes, 16 << 20);
+        assert_eq!(std::fs::metadata(&told.path).unwrap().len(), told.bytes);
+        spools.push(told.path);
+    }
+    // 64 MiB in all: of six texts of 16 MiB the four newest are left.
+    let left: Vec<bool> = spools
+        .iter()
+        .map(|path| std::path::Path::new(path).exists())
+        .collect();
+    assert_eq!(left, [false, false, true, true, true, true]);
+    // A folder that cannot be written costs the text, not the command, and is not promised.
+    let spool =
+        "d=$(dirname $(ls -d ../tmp/.wharf/out/*-stdout | tail -1)); mv $d $d.away; touch $d";
+    assert_eq!(world.run(spool).await.exit, Exit::Code(0));
+    let finished = world.run(flood).await;
+    assert_eq!(
+        (finished.exit, finished.stdout.spool),
+        (Exit::Code(0), None)
+    );
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn no_terminal_no_pager_no_prompt() {
+    let world = World::new().await;
+    let (input, terminal) = (
+        "cat; read -r x; python3 -c 'input()'; cat - /dev/stdin </dev/stdin; echo over",
+        "tty; test -t 0; echo $?; test -t 1; echo $?; test -t 2; echo $?",
+    );
+    let finished = world.run(input).await;
+    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(text(&finished.stdout.head), "over\n");
+    assert!(note(&finished).contains("EOFError"), "{finished:?}");
+    let finished = world.run(terminal).await;
+    assert_eq!(text(&finished.stdout.head), "not a tty\n1\n1\n1\n");
+    // An editor, a pager or a question would wait for a person until the time is over.
+    let line = "git init -q . && git config user.name a && git config user.email a@b && \
+        echo 1 > f && git add f && git commit -qm one && git checkout -qb side && echo 2 > f && \
+        git commit -qam two && git checkout -q - && echo 3 > g && git add g && git commit -qm three && \
+        git merge side && git log -p && git diff HEAD~1 && git commit --amend && echo merged; \
+        git clone -q https://127.0.0.1:1/x y; git rebase -i HEAD~1; echo done";
+    let finished = world.run(line).await;
+    assert_eq!(finished.exit, Exit::Code(0), "{finished:?}");
+    let said = [finished.stdout.head, finished.stdout.tail].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        said.contains("merged\n") && said.ends_with("done\n"),
+        "{said}"
+    );
+    let names =
+        "GIT_EDITOR GIT_TERMINAL_PROMPT PAGER DEBIAN_FRONTEND PIP_NO_INPUT npm_config_yes CI";
+    let finished = world
+        .run(&format!(
+            "for n in {names}; do printenv $n || echo no $n; done"
+        ))
+        .await;
+    assert_eq!(
+        text(&finished.stdout.head),
+        "true\n0\ncat\nnoninteractive\n1\ntrue\nno CI\n"
+    );
+    world.remote.close().await;
+}
+
+#[tokio::test]
+async fn a_line_too_long_for_the_kernel_is_told_and_breaks_nothing() {
+    let world = World::new().await;
+    for background in [false, true] {
+        let command = Command {
+            line: format!(": {}", "x".repeat(200_000)),
+            timeout: Duration::from_secs(20),
+            background,
+            keep: 4000,
+        };
+        let finished = world.remote.run(&command, &world.cancel).await.unwrap();
+        assert_eq!(finished.exit, Exit::Code(126));
+        assert!(note(&finished).contains("was not started"), "{finished:?}");
+    }
+    assert_eq!(world.run("echo next").await.exit, Exit::Code(0));
+    world.remote.close().await;
+}
+
+/// A command with a limit in seconds.
+async fn ask(sandbox: &dyn Sandbox, line: &str, seconds: u64) -> Finished {
+    let command = Command {
+        line: line.into(),
+        timeout: Duration::from_secs(seconds),
+        background: false,
+        keep: 4000,
+    };
+    let cancel = CancellationToken::new();
+    sandbox.run(&command, &cancel).await.unwrap()
+}
+
+/// Takes every process there may be, so that one is free when it ends: its own.
+const CROWD: &str = "exec python3 -c '
+import os, time
+while True:
+    try:
+        if os.fork() == 0:
+            time.sleep(9999)
+    except OSError as error:
+        print(error.errno)
+        break
+'";
+
+#[tokio::test]
+async fn a_full_process_table_is_cleared_for_the_next_command_and_told() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let mut few = spec(python(&docker).await, "crowd");
+    few.pids = 64;
+    let sandbox = open(&docker, &few).await;
+    for _ in 0..3 {
+        // 11 is EAGAIN.
+        assert_eq!(
+            run(sandbox.as_ref(), CROWD).await,
+            (Exit::Code(0), "11\n".to_owned())
+        );
+        let finished = ask(sandbox.as_ref(), "echo alive", 20).await;
+        assert_eq!(finished.exit, Exit::Code(0), "{finished:?}");
+        assert_eq!(text(&finished.stdout.head), "alive\n");
+        assert!(note(&finished).contains("process limit"), "{finished:?}");
+    }
+    let (_, said) = run(sandbox.as_ref(), "echo alive").await;
+    assert_eq!(said, "alive\n");
+    sandbox.close().await;
+}
