@@ -22,6 +22,8 @@ use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
 use wharf_toolbox::wire::{Fault, Frame, Kind, MAX_DATA, VERSION};
 
 use super::Error;
+use super::claims;
+use super::ledger::Ledger;
 use super::link_call::Call;
 
 /// Extends the toolbox's lease.
@@ -111,6 +113,7 @@ where
     let hub = Hub {
         outbox,
         calls: HashMap::new(),
+        ledger: Ledger::default(),
         last: Instant::now(),
         reason: reason.clone(),
     };
@@ -148,6 +151,7 @@ fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error>
             hello.version
         )));
     }
+    claims::greeting(&hello).map_err(|what| broken(format!("the toolbox claims {what}")))?;
     Ok(hello)
 }
 
@@ -223,6 +227,7 @@ async fn write(
 struct Hub {
     outbox: Outbox,
     calls: HashMap<u32, UnboundedSender<Event>>,
+    ledger: Ledger,
     last: Instant,
     reason: Arc<OnceLock<String>>,
 }
@@ -261,6 +266,7 @@ impl Hub {
 
     fn deliver(&mut self, frame: Frame) -> Result<(), Fault> {
         self.last = Instant::now();
+        self.ledger.received(&frame)?;
         let channel = frame.channel;
         if channel == 0 {
             return match frame.parse::<Signal>()? {
@@ -291,9 +297,13 @@ impl Hub {
         match word {
             Some(Word::Open(frame, events)) => {
                 self.calls.insert(frame.channel, events);
+                self.ledger.opened(frame.channel);
                 self.outbox.push(frame);
             }
-            Some(Word::Send(frame)) => self.outbox.push(frame),
+            Some(Word::Send(frame)) => {
+                self.ledger.sent(&frame);
+                self.outbox.push(frame);
+            }
             Some(Word::Forget(channel)) => drop(self.calls.remove(&channel)),
             Some(Word::Break(reason)) => return Err(reason),
             Some(Word::Close) | None => return Err("it was closed".into()),
@@ -306,6 +316,7 @@ impl Hub {
             return Err(format!("no sign of life for {} s", SILENCE.as_secs()));
         }
         let frame = Frame::json(Kind::Signal, 0, &Signal::Ping).map_err(|f| f.to_string())?;
+        self.ledger.pinged();
         self.outbox.push(frame);
         Ok(())
     }

@@ -10,15 +10,16 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
+use wharf_toolbox::message::{HostHello, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
+use super::claims;
 use super::link::{Link, connect};
 use super::link_call::Call;
 use super::remote_tree::{self, changes};
 use super::{
-    Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
-    Search, Spooled, Stream, Tree,
+    Answer, Changes, Command, Error, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
+    Search, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
@@ -125,6 +126,10 @@ impl Remote {
             .break_off(format!("the answer to {what} makes no sense"))
     }
 
+    fn claimed(&self, what: &str) -> Error {
+        self.link.break_off(format!("the toolbox claims {what}"))
+    }
+
     /// One call on files: its reply and data, or what to tell the agent.
     async fn ask(
         &self,
@@ -139,29 +144,39 @@ impl Remote {
             let mut call = self.link.open(&request)?;
             // Nobody waits for the end of a request that is whole in its opening.
             if matches!(request, Request::Write { .. }) {
-                call.send(body).await?;
+                let whole = call.send(body).await?;
                 call.finish();
+                let answer = call.reply(most).await?;
+                // Nothing is written before all of it was sent.
+                return match answer {
+                    (Reply::Written, _) if !whole => Err(self.odd(what)),
+                    answer => Ok(answer),
+                };
             }
             call.reply(most).await
         };
         match timeout(limit, talk).await {
             Err(_) => Err(self.late(what, limit)),
             Ok(Err(error)) => Err(error),
-            Ok(Ok((Reply::Told { text }, _))) => Ok(Err(text)),
+            Ok(Ok((Reply::Told { text }, _))) => match claims::told(&text) {
+                Ok(()) => Ok(Err(text)),
+                Err(what) => Err(self.claimed(what)),
+            },
             Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
             Ok(Ok(answer)) => Ok(Ok(answer)),
         }
     }
 
-    async fn lines(&self, request: Request) -> Result<Answer<Listing>, Error> {
+    async fn lines(&self, request: Request, limit: usize) -> Result<Answer<Listing>, Error> {
         let what = verb(&request);
         Ok(match self.ask(request, Bytes::new(), LINES).await? {
             Ok((Reply::Listed { cut }, body)) => {
                 let text = String::from_utf8_lossy(&body);
-                Ok(Listing {
-                    lines: text.lines().map(str::to_owned).collect(),
-                    cut,
-                })
+                let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                if lines.len() > limit {
+                    return Err(self.claimed("more lines than were asked for"));
+                }
+                Ok(Listing { lines, cut })
             }
             Ok(_) => return Err(self.odd(what)),
             Err(text) => Err(text),
@@ -189,7 +204,11 @@ impl Remote {
         match timeout(limit, outcome(&mut call, most, cancel)).await {
             Err(_) => Err(self.late("run", limit)),
             Ok(Err(error)) => Err(error),
-            Ok(Ok((Reply::Ran(ran), body))) => finished(ran, body).ok_or_else(|| self.odd("run")),
+            Ok(Ok((Reply::Ran(ran), body))) => {
+                claims::ran(&ran, command.background, cancel.is_cancelled())
+                    .and_then(|()| claims::finished(ran, body))
+                    .map_err(|what| self.claimed(what))
+            }
             Ok(Ok((Reply::Failed { reason }, _))) => Err(self.link.break_off(reason)),
             Ok(Ok((Reply::Told { .. }, _))) if cancel.is_cancelled() => Err(Error::Cancelled),
             Ok(Ok(_)) => Err(self.odd("run")),
@@ -235,47 +254,6 @@ fn verb(request: &Request) -> &'static str {
     }
 }
 
-/// Nothing when the lengths and the data do not agree.
-fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
-    let stdout = stream(ran.stdout, &mut body)?;
-    let stderr = stream(ran.stderr, &mut body)?;
-    let exit = match ran.exit {
-        Ended::Code(code) => Exit::Code(code),
-        Ended::TimedOut => Exit::TimedOut,
-        Ended::Cancelled => Exit::Cancelled,
-        Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
-        Ended::Running => Exit::Running,
-    };
-    let elapsed = Duration::from_millis(ran.elapsed_ms);
-    body.is_empty().then_some(Finished {
-        exit,
-        stdout,
-        stderr,
-        elapsed,
-        background: ran.background,
-    })
-}
-
-fn stream(printed: Printed, body: &mut Bytes) -> Option<Stream> {
-    let mut take = |bytes: u64| {
-        let bytes = usize::try_from(bytes)
-            .ok()
-            .filter(|&bytes| bytes <= body.len())?;
-        Some(body.split_to(bytes))
-    };
-    let head = take(printed.head)?;
-    let tail = take(printed.tail)?;
-    Some(Stream {
-        head,
-        tail,
-        total: printed.total,
-        spool: printed.spool.map(|text| Spooled {
-            path: text.path,
-            bytes: text.bytes,
-        }),
-    })
-}
-
 impl Sandbox for Remote {
     fn run<'a>(
         &'a self,
@@ -296,9 +274,9 @@ impl Sandbox for Remote {
                 stop: action == ProcessAction::Stop,
             };
             Ok(match self.ask(request, Bytes::new(), LINES).await? {
-                Ok((Reply::Ran(ran), body)) => {
-                    Ok(finished(ran, body).ok_or_else(|| self.odd("process"))?)
-                }
+                Ok((Reply::Ran(ran), body)) => Ok(claims::process(&ran, action)
+                    .and_then(|()| claims::finished(ran, body))
+                    .map_err(|what| self.claimed(what))?),
                 Ok(_) => return Err(self.odd("process")),
                 Err(text) => Err(text),
             })
@@ -349,18 +327,20 @@ impl Sandbox for Remote {
         limit: usize,
     ) -> BoxFuture<'a, Result<Answer<Listing>, Error>> {
         let pattern = pattern.map(str::to_owned);
-        Box::pin(self.lines(Request::List {
+        let request = Request::List {
             pattern,
             limit: limit as u64,
-        }))
+        };
+        Box::pin(self.lines(request, limit))
     }
 
     fn grep<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Result<Answer<Listing>, Error>> {
-        Box::pin(self.lines(Request::Grep {
+        let request = Request::Grep {
             pattern: search.pattern.clone(),
             glob: search.glob.clone(),
             limit: search.limit as u64,
-        }))
+        };
+        Box::pin(self.lines(request, search.limit))
     }
 
     fn scan(&self) -> BoxFuture<'_, Result<Changes, Error>> {

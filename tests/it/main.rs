@@ -37,7 +37,7 @@ mod workspace;
 // Sandboxes: process 1 as a plain child on this machine, then on a real engine.
 mod battery; // abuse from inside
 mod container; // profile, lifetime, sweep
-//HOSTILE
+mod hostile; // a process 1 that lies
 mod images; // what they are made of
 mod processes; // what becomes of them and of their output
 mod toolbox;

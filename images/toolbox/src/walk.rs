@@ -253,5 +253,7 @@ fn names(at: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
         }
     }
     names.sort();
+    // What is renamed meanwhile may be listed twice.
+    names.dedup();
     Ok(names)
 }
