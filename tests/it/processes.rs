@@ -274,3 +274,176 @@ async fn a_full_process_table_is_cleared_for_the_next_command_and_told() {
     assert_eq!(said, "alive\n");
     sandbox.close().await;
 }
+
+/// The inside of a call that would write a file long after its limit.
+const LATE: &str = "echo begun; \
+    env -i setsid sh -c 'sleep 6; echo late > late1.txt' & \
+    (setsid sh -c '(trap \"\" TERM HUP INT; sleep 6; echo late > late2.txt) &' &); \
+    env -i setsid -f nohup sh -c 'sleep 6; echo late > late3.txt'; \
+    (sleep 6; echo late > late4.txt) & wait";
+
+fn bash(command: &str, seconds: u64) -> Answer {
+    Answer::call(
+        "bash",
+        json!({"command": command, "timeout_seconds": seconds}),
+    )
+}
+
+/// One subtask, no acceptance, no verifier.
+const PLAN: &str = "version: 1\nname: one\ntask: Do the work\nmodel: openai/fake\n\
+    subtasks: [{id: a, role: coder, brief: \"BRIEF a.\"}]\n";
+
+/// The texts of all tool results, in order.
+fn results(server: &FakeModel) -> Vec<String> {
+    let requests = server.requests();
+    let last = requests.last().unwrap();
+    let messages = last["messages"].as_array().unwrap().clone();
+    messages
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .filter_map(|message| message["content"].as_str().map(str::to_owned))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_killed_at_its_limit_writes_no_file_later_here_or_in_the_merged_tree() {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    let server = FakeModel::start(|ask| match ask.ordinal {
+        0 => bash(LATE, 2),
+        1 => bash(
+            "sleep 8; echo here > here.txt; ls; cat /proc/[0-9]*/comm",
+            30,
+        ),
+        _ => report("done", "made it"),
+    })
+    .await;
+    let said = operator.run(&server, PLAN, &["--no-verify"]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let results = results(&server);
+    assert!(
+        results[0].starts_with("#1 exit code: 124 (timed out after 2 s"),
+        "{results:?}"
+    );
+    assert!(results[0].contains("begun"), "{results:?}");
+    assert!(results[1].contains("here.txt"), "{results:?}");
+    for word in ["late", "sleep", "nohup"] {
+        assert!(!results[1].contains(word), "{word}: {results:?}");
+    }
+    let patch = operator.of_run("result.patch");
+    assert!(
+        patch.contains("here.txt") && !patch.contains("late"),
+        "{patch}"
+    );
+}
+
+/// Kilobytes from a line of `/proc/PID/status`.
+fn memory(pid: u32, line: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let found = status.lines().find_map(|one| one.strip_prefix(line));
+    let kilobytes = found.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    kilobytes.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_gigabyte_of_output_leaves_wharf_and_process_1_as_small_as_they_were() {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    let pid = Arc::new(AtomicU32::new(0));
+    let peaks = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (of, seen) = (Arc::clone(&pid), Arc::clone(&peaks));
+    let server = FakeModel::start(move |ask| {
+        seen.lock()
+            .unwrap()
+            .push(memory(of.load(Ordering::SeqCst), "VmHWM:"));
+        match ask.ordinal {
+            0 => bash("echo warm; grep VmHWM /proc/1/status", 30),
+            // Lines, then one line without an end, then both streams at once.
+            1 => bash("yes 0123456789012345678901234567890 | head -c 600M; echo END", 300),
+            2 => bash("head -c 300M /dev/zero | tr '\\0' x; echo END", 300),
+            3 => bash("(yes e | head -c 100M >&2) & yes o | head -c 100M; wait; echo END; grep VmHWM /proc/1/status", 300),
+            _ => report("done", "saw it"),
+        }
+    })
+    .await;
+    let plan = operator.beside("plan.yaml", PLAN);
+    let args = [
+        "run",
+        "-f",
+        &plan,
+        "--run-id",
+        "run",
+        "--json",
+        "--no-verify",
+    ];
+    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    pid.store(child.id().unwrap(), Ordering::SeqCst);
+    let said = crate::operator::finish(child).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let results = results(&server);
+    for result in &results[1..4] {
+        assert!(
+            result.starts_with('#') && result.contains("exit code: 0"),
+            "{result}"
+        );
+        assert!(
+            result.contains("END") && result.contains("bytes cut here"),
+            "{result}"
+        );
+        assert!(result.chars().count() < 20_000);
+    }
+    let inside = |text: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        kilobytes.parse().unwrap()
+    };
+    let (before, after) = (inside(&results[0]), inside(&results[3]));
+    crate::container::note(&format!(
+        "process 1 before and after 1.1 GB: {before} and {after} kB; wharf at each request: {peaks:?}"
+    ));
+    assert!(
+        after < before + 8 * 1024,
+        "process 1: {before} and {after} kB"
+    );
+    let peaks = peaks.lock().unwrap();
+    assert!(peaks[4] < peaks[1] + 32 * 1024, "wharf: {peaks:?} kB");
+}
+
+#[tokio::test]
+async fn a_memory_bomb_of_many_processes_leaves_process_1_alone() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let mut small = spec(python(&docker).await, "bombs");
+    small.memory = 320 << 20;
+    let sandbox = open(&docker, &small).await;
+    let line = "python3 -c '
+import os, time
+for _ in range(60):
+    if os.fork() == 0:
+        b = []
+        while True:
+            b.append(bytearray(1 << 20))
+time.sleep(5)
+'";
+    for _ in 0..2 {
+        let finished = ask(sandbox.as_ref(), line, 20).await;
+        let starved = matches!(finished.exit, Exit::OutOfMemory(_) | Exit::TimedOut);
+        assert!(starved, "{finished:?}");
+        assert_eq!(
+            run(sandbox.as_ref(), "echo alive").await,
+            (Exit::Code(0), "alive\n".to_owned())
+        );
+    }
+    let (_, badness) = run(
+        sandbox.as_ref(),
+        "cat /proc/1/oom_score_adj /proc/self/oom_score_adj",
+    )
+    .await;
+    assert_eq!(badness, "500\n1000\n");
+    sandbox.close().await;
+}
