@@ -30,7 +30,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -74,6 +74,7 @@ fn main() {
     {
         return reaper::main(argv);
     }
+    forget_handlers();
     // Both fail only on kernels that no container engine runs on.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
@@ -91,6 +92,16 @@ fn main() {
         Ok(Some(_)) | Err(_) => End::Protocol,
     };
     leave(end);
+}
+
+/// Rust handles two signals to tell of a stack that overflowed. The agent can send them, and a handler
+/// interrupts whatever a thread waits for; without one they do nothing to process 1.
+#[expect(unsafe_code, reason = "the standard library has no word for it")]
+fn forget_handlers() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: the default action is no code of ours, and one thread runs yet.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Ends the process from any thread; in a container everything else ends with it.
@@ -277,6 +288,7 @@ impl Frames {
             self.at = 0;
             let mut part = [0; 64 * 1024];
             match std::io::stdin().read(&mut part) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return Ok(None),
                 Ok(got) => self.buffer.extend_from_slice(&part[..got]),
             }
