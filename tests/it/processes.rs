@@ -383,7 +383,10 @@ async fn a_gigabyte_of_output_leaves_wharf_and_process_1_as_small_as_they_were()
         "--json",
         "--no-verify",
     ];
-    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    // A terminal's input that nobody writes to: Wharf must not wait for it.
+    let mut command = operator.command(Some(&server), &args);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let _held = child.stdin.take();
     pid.store(child.id().unwrap(), Ordering::SeqCst);
     let said = crate::operator::finish(child).await;
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -449,4 +452,78 @@ time.sleep(5)
     .await;
     assert_eq!(badness, "500\n1000\n");
     sandbox.close().await;
+}
+
+/// Lengths at which something is cut somewhere.
+const CUTS: [usize; 8] = [79, 199, 999, 1999, 3999, 7999, 31_999, 65_535];
+
+#[tokio::test]
+async fn odd_output_reaches_the_model_whole_and_the_terminal_harmless() {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    let server = FakeModel::start(|ask| match ask.ordinal {
+        0 => bash(
+            "printf 'ok\\377\\376\\n'; head -c 4096 /bin/ls; printf 'end\\n'; \
+            printf 'a\\000b\\033[2J\\033]0;owned\\007\\r\\033[31mred\\n'; touch \"$(printf 'bad\\377name')\"",
+            30,
+        ),
+        1 => Answer::calls(
+            CUTS.iter()
+                .map(|n| {
+                    let line = format!("python3 -c \"print('x'*{n}+'\u{431}'*50)\"");
+                    ("bash", json!({"command": line}))
+                })
+                .collect(),
+        ),
+        2 => bash("python3 -c \"print('x'*300000)\"; echo FATAL-AT-END; exit 3", 30),
+        3 => bash("git ls-remote https://example.org/x; pip install requests; echo over", 60),
+        4 => bash("cat; read -p 'ok? ' x; echo got=$x; python3 -c 'input()'", 30),
+        _ => report("done", "saw \u{1b}[2J it"),
+    })
+    .await;
+    let said = operator.run(&server, PLAN, &["--no-verify", "-v"]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(server.violations(), Vec::<String>::new());
+    let results = results(&server);
+    assert_eq!(results.len(), 4 + CUTS.len());
+    for text in [
+        "ok\u{fffd}\u{fffd}",
+        "end\n",
+        "a\u{2400}b\u{241b}[2J",
+        "red",
+    ] {
+        assert!(results[0].contains(text), "{text}: {}", results[0]);
+    }
+    for (n, result) in CUTS.iter().zip(&results[1..]) {
+        assert!(
+            result.contains("exit code: 0") && result.ends_with("\u{431}\n"),
+            "{n}: {result}"
+        );
+        assert!(!result.contains('\u{fffd}'), "{n}: {result}");
+    }
+    let [cut, offline, input] = &results[1 + CUTS.len()..] else {
+        panic!("{results:?}");
+    };
+    assert!(
+        cut.contains("exit code: 3") && cut.contains("FATAL-AT-END"),
+        "{cut}"
+    );
+    assert!(
+        offline.contains("resolve host") && offline.contains("over"),
+        "{offline}"
+    );
+    assert!(
+        input.contains("got=\n") && input.contains("EOFError"),
+        "{input}"
+    );
+    let patch = operator.of_run("result.patch");
+    assert!(patch.contains("bad\\377name"), "{patch}");
+    let files = ["journal.jsonl", "result.json", "report.md"].map(|name| operator.of_run(name));
+    for text in files.iter().chain([&said.stdout, &said.stderr]) {
+        assert!(!text.contains(['\0', '\u{1b}', '\u{7}']), "{text}");
+    }
+    let shown = operator.wharf(None, &["log", "run"]).await.stdout;
+    assert!(!shown.contains(['\0', '\u{1b}', '\u{7}']), "{shown}");
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, StatxFlags, statx};
 
 use crate::bell::{Bell, lock};
 use crate::command::Commands;
@@ -14,6 +14,8 @@ pub const LEASE: Duration = Duration::from_secs(60);
 const ROUND: Duration = Duration::from_millis(500);
 /// A look at the disk may take this part of the time.
 const SHARE: u32 = 20;
+/// The longest pause between two looks, however long they take: what is written meanwhile is not seen.
+const BLIND: Duration = Duration::from_secs(5);
 /// Folders deeper than this are not counted.
 const DEEPEST: usize = 256;
 
@@ -99,7 +101,7 @@ impl Watch {
             }
             let begun = Instant::now();
             let used = self.used();
-            due = Instant::now() + begun.elapsed() * SHARE;
+            due = Instant::now() + (begun.elapsed() * SHARE).min(BLIND);
             let grown = used.bytes > last.bytes || used.inodes > last.inodes;
             last = used;
             // Over the limit and shrinking is an agent that cleans up.
@@ -139,6 +141,19 @@ fn megabytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
+/// Bytes that a file takes. One that takes less than it holds has holes, or grows on a file system in
+/// user space, where the kernel goes on giving the first figure it got: there the file system is asked.
+fn on_disk(at: std::os::fd::BorrowedFd<'_>, name: &std::ffi::CStr, stat: &Stat) -> u64 {
+    const BLOCK: u64 = 512;
+    let known = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK;
+    let holds = u64::try_from(stat.st_size).unwrap_or(0);
+    if known >= holds || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return known;
+    }
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    statx(at, name, flags, StatxFlags::BLOCKS).map_or(known, |asked| asked.stx_blocks * BLOCK)
+}
+
 fn add(folder: std::os::fd::OwnedFd, deep: usize, used: &mut Used) {
     let Ok(mut entries) = Dir::new(folder) else {
         return;
@@ -153,7 +168,7 @@ fn add(folder: std::os::fd::OwnedFd, deep: usize, used: &mut Used) {
             continue;
         };
         used.inodes += 1;
-        used.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        used.bytes += on_disk(at, name, &stat);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory && deep > 0 {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             if let Ok(inner) = rustix::fs::openat(at, name, flags, Mode::empty()) {
