@@ -2,20 +2,16 @@
 //! not have given means that process 1 is not what it was, and that the sandbox is broken.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use bytes::Bytes;
 use wharf_toolbox::message::{Ended, Printed, Ran, ToolboxHello};
 use wharf_toolbox::record::{Header, Kind, MAX_PATH, Mode, plain};
 
-use super::{Exit, Finished, ProcessAction, Spooled, Stream};
+use super::ProcessAction;
 
 /// Most bytes of a sentence for the agent: a path and some words.
 const TOLD: usize = 4 * MAX_PATH;
 /// Most records of one scan: each file that a sandbox may hold, gone and come again.
 const RECORDS: usize = 1_000_000;
-
-const LENGTHS: &str = "lengths that its data does not have";
 
 /// Shells that the toolbox looks for.
 const SHELLS: [&str; 2] = ["bash", "sh"];
@@ -70,50 +66,6 @@ fn printed(printed: &Printed) -> Result<(), &'static str> {
 
 fn path_of_ours(path: &str) -> bool {
     path.len() <= MAX_PATH && path.starts_with('/') && !path.chars().any(char::is_control)
-}
-
-/// The end of a command in our own words, with its streams cut out of the data that came before.
-pub(super) fn finished(ran: Ran, mut body: Bytes) -> Result<Finished, &'static str> {
-    let stdout = stream(ran.stdout, &mut body)?;
-    let stderr = stream(ran.stderr, &mut body)?;
-    if !body.is_empty() {
-        return Err(LENGTHS);
-    }
-    let exit = match ran.exit {
-        Ended::Code(code) => Exit::Code(code),
-        Ended::TimedOut => Exit::TimedOut,
-        Ended::Cancelled => Exit::Cancelled,
-        Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
-        Ended::Running => Exit::Running,
-    };
-    Ok(Finished {
-        exit,
-        stdout,
-        stderr,
-        elapsed: Duration::from_millis(ran.elapsed_ms),
-        background: ran.background,
-    })
-}
-
-fn stream(printed: Printed, body: &mut Bytes) -> Result<Stream, &'static str> {
-    let mut take = |bytes: u64| {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if bytes > body.len() {
-            return Err(LENGTHS);
-        }
-        Ok(body.split_to(bytes))
-    };
-    let (head, tail) = (take(printed.head)?, take(printed.tail)?);
-    let spool = printed.spool.map(|text| Spooled {
-        path: text.path,
-        bytes: text.bytes,
-    });
-    Ok(Stream {
-        head,
-        tail,
-        total: printed.total,
-        spool,
-    })
 }
 
 /// A sentence for the agent.

@@ -350,6 +350,25 @@ fn memory(pid: u32, line: &str) -> u64 {
     kilobytes.unwrap().parse().unwrap()
 }
 
+/// More than a gigabyte in all: lines, one line without an end, both streams at once; process 1 is
+/// measured before and after.
+fn floods(ordinal: usize) -> Answer {
+    match ordinal {
+        0 => bash("echo warm; grep VmHWM /proc/1/status", 30),
+        // Lines, then one line without an end, then both streams at once.
+        1 => bash(
+            "yes 0123456789012345678901234567890 | head -c 600M; echo END",
+            300,
+        ),
+        2 => bash("head -c 300M /dev/zero | tr '\\0' x; echo END", 300),
+        3 => bash(
+            "(yes e | head -c 100M >&2) & yes o | head -c 100M; wait; echo END; grep VmHWM /proc/1/status",
+            300,
+        ),
+        _ => report("done", "saw it"),
+    }
+}
+
 #[tokio::test]
 async fn a_gigabyte_of_output_leaves_wharf_and_process_1_as_small_as_they_were() {
     if skipped() {
@@ -363,14 +382,7 @@ async fn a_gigabyte_of_output_leaves_wharf_and_process_1_as_small_as_they_were()
         seen.lock()
             .unwrap()
             .push(memory(of.load(Ordering::SeqCst), "VmHWM:"));
-        match ask.ordinal {
-            0 => bash("echo warm; grep VmHWM /proc/1/status", 30),
-            // Lines, then one line without an end, then both streams at once.
-            1 => bash("yes 0123456789012345678901234567890 | head -c 600M; echo END", 300),
-            2 => bash("head -c 300M /dev/zero | tr '\\0' x; echo END", 300),
-            3 => bash("(yes e | head -c 100M >&2) & yes o | head -c 100M; wait; echo END; grep VmHWM /proc/1/status", 300),
-            _ => report("done", "saw it"),
-        }
+        floods(ask.ordinal)
     })
     .await;
     let plan = operator.beside("plan.yaml", PLAN);
@@ -428,13 +440,14 @@ async fn a_memory_bomb_of_many_processes_leaves_process_1_alone() {
     small.memory = 320 << 20;
     let sandbox = open(&docker, &small).await;
     let line = "python3 -c '
-import os, time
+import os
 for _ in range(60):
     if os.fork() == 0:
         b = []
         while True:
             b.append(bytearray(1 << 20))
-time.sleep(5)
+for _ in range(60):
+    os.wait()
 '";
     for _ in 0..2 {
         let finished = ask(sandbox.as_ref(), line, 20).await;
@@ -457,13 +470,9 @@ time.sleep(5)
 /// Lengths at which something is cut somewhere.
 const CUTS: [usize; 8] = [79, 199, 999, 1999, 3999, 7999, 31_999, 65_535];
 
-#[tokio::test]
-async fn odd_output_reaches_the_model_whole_and_the_terminal_harmless() {
-    if skipped() {
-        return;
-    }
-    let operator = Operator::new();
-    let server = FakeModel::start(|ask| match ask.ordinal {
+/// Bytes that are no text, text cut where a character stands, output too long, no network, no input.
+fn odd(ordinal: usize) -> Answer {
+    match ordinal {
         0 => bash(
             "printf 'ok\\377\\376\\n'; head -c 4096 /bin/ls; printf 'end\\n'; \
             printf 'a\\000b\\033[2J\\033]0;owned\\007\\r\\033[31mred\\n'; touch \"$(printf 'bad\\377name')\"",
@@ -477,12 +486,29 @@ async fn odd_output_reaches_the_model_whole_and_the_terminal_harmless() {
                 })
                 .collect(),
         ),
-        2 => bash("python3 -c \"print('x'*300000)\"; echo FATAL-AT-END; exit 3", 30),
-        3 => bash("git ls-remote https://example.org/x; pip install requests; echo over", 60),
-        4 => bash("cat; read -p 'ok? ' x; echo got=$x; python3 -c 'input()'", 30),
+        2 => bash(
+            "python3 -c \"print('x'*300000)\"; echo FATAL-AT-END; exit 3",
+            30,
+        ),
+        3 => bash(
+            "git ls-remote https://example.org/x; pip install requests; echo over",
+            60,
+        ),
+        4 => bash(
+            "cat; read -p 'ok? ' x; echo got=$x; python3 -c 'input()'",
+            30,
+        ),
         _ => report("done", "saw \u{1b}[2J it"),
-    })
-    .await;
+    }
+}
+
+#[tokio::test]
+async fn odd_output_reaches_the_model_whole_and_the_terminal_harmless() {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    let server = FakeModel::start(|ask| odd(ask.ordinal)).await;
     let said = operator.run(&server, PLAN, &["--no-verify", "-v"]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(server.violations(), Vec::<String>::new());

@@ -34,12 +34,12 @@ async fn outcomes(sandbox: &Inside, arguments: &str) -> Vec<(String, String)> {
 /// Nothing but refusals, of which there must be so many.
 async fn refused(trial: &Trial, sandbox: &Inside, arguments: &str) -> Vec<(String, String)> {
     let all = outcomes(sandbox, arguments).await;
-    let count = trial
+    let mut numbers = trial
         .row
         .what
-        .split(|c: char| !c.is_ascii_digit())
+        .rsplit(|c: char| !c.is_ascii_digit())
         .filter(|n| !n.is_empty());
-    let count: usize = count.last().unwrap().parse().unwrap();
+    let count: usize = numbers.next().unwrap().parse().unwrap();
     assert_eq!(all.len(), count, "{all:?}");
     let passed: Vec<String> = all
         .iter()
