@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::tools::clip;
+
 use super::summary::{Status, Summary, Verdict, VerdictStatus};
 use super::words;
 use crate::journal::{CommandRun, WithBase};
@@ -43,7 +45,8 @@ pub fn markdown(summary: &Summary) -> String {
         verified(verdict, &mut out);
     }
     rest(summary, &mut out);
-    out
+    // It is read with `cat`, and half of it is what agents said.
+    clip::clean(out.as_bytes())
 }
 
 fn subtasks(summary: &Summary, out: &mut String) {

@@ -24,7 +24,9 @@ use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
 use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, MAX_DATA, VERSION};
 
 use super::broken::broken;
+use super::claims;
 use super::egress::{Inlet, Knock, knock};
+use super::ledger::Ledger;
 use super::link_call::Call;
 use super::outbox::{Outbox, write};
 use super::{Break, Cause, Error};
@@ -118,6 +120,7 @@ where
         silence: lease.unwrap_or(SILENCE).min(SILENCE),
         outbox,
         calls: HashMap::new(),
+        ledger: Ledger::default(),
         inlets: HashMap::new(),
         knocks,
         words: words.downgrade(),
@@ -156,6 +159,8 @@ fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error>
             hello.version
         )));
     }
+    claims::greeting(&hello)
+        .map_err(|what| broken(Cause::Protocol, format!("the toolbox claims {what}")))?;
     Ok(hello)
 }
 
@@ -164,6 +169,7 @@ struct Hub {
     silence: Duration,
     outbox: Outbox,
     calls: HashMap<u32, UnboundedSender<Event>>,
+    ledger: Ledger,
     /// Channels that were opened from inside.
     inlets: HashMap<u32, Inlet>,
     knocks: Option<UnboundedSender<Knock>>,
@@ -207,6 +213,9 @@ impl Hub {
     fn deliver(&mut self, frame: Frame) -> Result<(), Fault> {
         self.last = Instant::now();
         let channel = frame.channel;
+        if channel & INSIDE == 0 {
+            self.ledger.received(&frame)?;
+        }
         if channel == 0 {
             return match frame.parse::<Signal>()? {
                 Signal::Pong if frame.kind == Kind::Signal => Ok(()),
@@ -247,7 +256,8 @@ impl Hub {
             }
             (Kind::Open, _, _) => return Err(Fault::Order("a way out that nobody may open")),
             (_, Some(inlet), _) => inlet.take(frame)?,
-            (_, None, _) => {}
+            (_, None, None) => return Err(Fault::Order("frame on a channel that is not open")),
+            (_, None, Some(_)) => {}
         }
         if kind == Kind::Signal {
             self.inlets.remove(&channel);
@@ -259,9 +269,13 @@ impl Hub {
         match word {
             Some(Word::Open(frame, events)) => {
                 self.calls.insert(frame.channel, events);
+                self.ledger.opened(frame.channel);
                 self.outbox.push(frame);
             }
-            Some(Word::Send(frame)) => self.outbox.push(frame),
+            Some(Word::Send(frame)) => {
+                self.ledger.sent(&frame);
+                self.outbox.push(frame);
+            }
             Some(Word::Forget(channel)) => {
                 self.calls.remove(&channel);
                 self.inlets.remove(&channel);
@@ -279,6 +293,7 @@ impl Hub {
         }
         let frame = Frame::json(Kind::Signal, 0, &Signal::Ping)
             .map_err(|fault| Break::new(Cause::Protocol, fault))?;
+        self.ledger.pinged();
         self.outbox.push(frame);
         Ok(())
     }

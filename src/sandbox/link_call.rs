@@ -44,19 +44,21 @@ impl Call {
         }
     }
 
-    /// Sends bytes of the request as credit allows; stops early when the reply is there.
-    pub(super) async fn send(&mut self, mut bytes: Bytes) -> Result<(), Error> {
+    /// Sends bytes of the request as credit allows; false when the reply was there before all were
+    /// sent. Nobody answers with data before the request is whole.
+    pub(super) async fn send(&mut self, mut bytes: Bytes) -> Result<bool, Error> {
         while !bytes.is_empty() && self.reply.is_none() {
             let part = bytes.len().min(MAX_DATA);
             while self.credit < part && self.reply.is_none() {
                 self.hear().await?;
+                self.within(0)?;
             }
             if self.reply.is_none() {
                 self.credit -= part;
                 self.say(Frame::data(self.channel, bytes.split_to(part).to_vec()));
             }
         }
-        Ok(())
+        Ok(bytes.is_empty())
     }
 
     /// Says that the request is whole.
@@ -81,14 +83,20 @@ impl Call {
             if let Some(reply) = self.reply.clone() {
                 return Ok((reply, self.body.split().freeze()));
             }
-            if self.body.len() > limit {
-                let reason = "the toolbox sent more than was asked for";
-                let reason = Break::new(Cause::Protocol, reason);
-                let _ = self.words.send(Word::Break(reason.clone()));
-                return Err(reason.into());
-            }
+            self.within(limit)?;
             self.hear().await?;
         }
+    }
+
+    /// Breaks the link when more data came than `limit`.
+    fn within(&self, limit: usize) -> Result<(), Error> {
+        if self.body.len() <= limit {
+            return Ok(());
+        }
+        let reason = "the toolbox sent more than was asked for".to_owned();
+        let reason = Break::new(Cause::Protocol, reason);
+        let _ = self.words.send(Word::Break(reason.clone()));
+        Err(reason.into())
     }
 
     async fn hear(&mut self) -> Result<(), Error> {

@@ -11,6 +11,7 @@ mod bootstrap;
 mod broken;
 mod build;
 mod call;
+mod claims;
 mod commit;
 mod connect;
 mod container;
@@ -20,6 +21,7 @@ pub mod egress;
 mod engine;
 mod image;
 mod layer;
+mod ledger;
 mod limits;
 mod link;
 mod link_call;
@@ -265,8 +267,16 @@ pub struct Stream {
     pub tail: Bytes,
     /// Bytes printed in all.
     pub total: u64,
-    /// Where inside the sandbox the full text is, when head and tail do not hold all.
-    pub spool: Option<String>,
+    /// Where inside the sandbox the text is, when head and tail do not hold all.
+    pub spool: Option<Spooled>,
+}
+
+/// The text of a long output as a file inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spooled {
+    pub path: String,
+    /// Bytes of the stream that it holds, from the first; fewer than were printed when they were too many.
+    pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

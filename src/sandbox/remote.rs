@@ -15,6 +15,7 @@ use wharf_toolbox::held::Held;
 use wharf_toolbox::message::{HostHello, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
+use super::claims;
 use super::egress::{self, Office};
 use super::link::{Link, connect};
 use super::remote_run::{finished, outcome};
@@ -171,6 +172,11 @@ impl Remote {
         self.link.break_off(Cause::Protocol, reason)
     }
 
+    fn claimed(&self, what: &str) -> Error {
+        let reason = format!("the toolbox claims {what}");
+        self.link.break_off(Cause::Protocol, reason)
+    }
+
     /// One call on files: its reply and data, or what to tell the agent.
     pub(super) async fn ask(
         &self,
@@ -185,15 +191,24 @@ impl Remote {
             let mut call = self.link.open(&request)?;
             // Nobody waits for the end of a request that is whole in its opening.
             if matches!(request, Request::Write { .. }) {
-                call.send(body).await?;
+                let whole = call.send(body).await?;
                 call.finish();
+                let answer = call.reply(most).await?;
+                // Nothing is written before all of it was sent.
+                return match answer {
+                    (Reply::Written, _) if !whole => Err(self.odd(what)),
+                    answer => Ok(answer),
+                };
             }
             call.reply(most).await
         };
         match timeout(limit, talk).await {
             Err(_) => Err(self.late(what, limit)),
             Ok(Err(error)) => Err(error),
-            Ok(Ok((Reply::Told { text }, _))) => Ok(Err(text)),
+            Ok(Ok((Reply::Told { text }, _))) => match claims::told(&text) {
+                Ok(()) => Ok(Err(text)),
+                Err(what) => Err(self.claimed(what)),
+            },
             Ok(Ok((Reply::Failed { reason }, _))) => {
                 Err(self.link.break_off(Cause::Unable, reason))
             }
@@ -201,15 +216,16 @@ impl Remote {
         }
     }
 
-    async fn lines(&self, request: Request) -> Result<Answer<Listing>, Error> {
+    async fn lines(&self, request: Request, limit: usize) -> Result<Answer<Listing>, Error> {
         let what = verb(&request);
         Ok(match self.ask(request, Bytes::new(), LINES).await? {
             Ok((Reply::Listed { cut }, body)) => {
                 let text = String::from_utf8_lossy(&body);
-                Ok(Listing {
-                    lines: text.lines().map(str::to_owned).collect(),
-                    cut,
-                })
+                let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                if lines.len() > limit {
+                    return Err(self.claimed("more lines than were asked for"));
+                }
+                Ok(Listing { lines, cut })
             }
             Ok(_) => return Err(self.odd(what)),
             Err(text) => Err(text),
@@ -237,7 +253,11 @@ impl Remote {
         match timeout(limit, outcome(&mut call, most, cancel)).await {
             Err(_) => Err(self.late("run", limit)),
             Ok(Err(error)) => Err(error),
-            Ok(Ok((Reply::Ran(ran), body))) => finished(ran, body).ok_or_else(|| self.odd("run")),
+            Ok(Ok((Reply::Ran(ran), body))) => {
+                claims::ran(&ran, command.background, cancel.is_cancelled())
+                    .and_then(|()| finished(ran, body))
+                    .map_err(|what| self.claimed(what))
+            }
             Ok(Ok((Reply::Failed { reason }, _))) => {
                 Err(self.link.break_off(Cause::Unable, reason))
             }
@@ -281,9 +301,9 @@ impl Sandbox for Remote {
                 stop: action == ProcessAction::Stop,
             };
             Ok(match self.ask(request, Bytes::new(), LINES).await? {
-                Ok((Reply::Ran(ran), body)) => {
-                    Ok(finished(ran, body).ok_or_else(|| self.odd("process"))?)
-                }
+                Ok((Reply::Ran(ran), body)) => Ok(claims::process(&ran, action)
+                    .and_then(|()| finished(ran, body))
+                    .map_err(|what| self.claimed(what))?),
                 Ok(_) => return Err(self.odd("process")),
                 Err(text) => Err(text),
             })
@@ -334,18 +354,20 @@ impl Sandbox for Remote {
         limit: usize,
     ) -> BoxFuture<'a, Result<Answer<Listing>, Error>> {
         let pattern = pattern.map(str::to_owned);
-        Box::pin(self.lines(Request::List {
+        let request = Request::List {
             pattern,
             limit: limit as u64,
-        }))
+        };
+        Box::pin(self.lines(request, limit))
     }
 
     fn grep<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Result<Answer<Listing>, Error>> {
-        Box::pin(self.lines(Request::Grep {
+        let request = Request::Grep {
             pattern: search.pattern.clone(),
             glob: search.glob.clone(),
             limit: search.limit as u64,
-        }))
+        };
+        Box::pin(self.lines(request, search.limit))
     }
 
     fn scan(&self) -> BoxFuture<'_, Result<Changes, Error>> {

@@ -10,7 +10,7 @@ use wharf_toolbox::message::{Ended, Printed, Ran, Reply};
 use super::broken::broken;
 use super::link_call::Call;
 use super::remote::GRACE;
-use super::{Cause, Error, Exit, Finished, Stream};
+use super::{Cause, Error, Exit, Finished, Spooled, Stream};
 
 /// The reply of a command; a cancel is passed on and the reply awaited all the same.
 pub(super) async fn outcome(
@@ -29,10 +29,15 @@ pub(super) async fn outcome(
     })
 }
 
-/// Nothing when the lengths and the data do not agree.
-pub(super) fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
+const LENGTHS: &str = "lengths that its data does not have";
+
+/// The end of a command in our own words, with its streams cut out of the data that came before.
+pub(super) fn finished(ran: Ran, mut body: Bytes) -> Result<Finished, &'static str> {
     let stdout = stream(ran.stdout, &mut body)?;
     let stderr = stream(ran.stderr, &mut body)?;
+    if !body.is_empty() {
+        return Err(LENGTHS);
+    }
     let exit = match ran.exit {
         Ended::Code(code) => Exit::Code(code),
         Ended::TimedOut => Exit::TimedOut,
@@ -41,29 +46,32 @@ pub(super) fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
         Ended::Full(code) => Exit::Full(code),
         Ended::Running => Exit::Running,
     };
-    let elapsed = Duration::from_millis(ran.elapsed_ms);
-    body.is_empty().then_some(Finished {
+    Ok(Finished {
         exit,
         stdout,
         stderr,
-        elapsed,
+        elapsed: Duration::from_millis(ran.elapsed_ms),
         background: ran.background,
     })
 }
 
-fn stream(printed: Printed, body: &mut Bytes) -> Option<Stream> {
+fn stream(printed: Printed, body: &mut Bytes) -> Result<Stream, &'static str> {
     let mut take = |bytes: u64| {
-        let bytes = usize::try_from(bytes)
-            .ok()
-            .filter(|&bytes| bytes <= body.len())?;
-        Some(body.split_to(bytes))
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes > body.len() {
+            return Err(LENGTHS);
+        }
+        Ok(body.split_to(bytes))
     };
-    let head = take(printed.head)?;
-    let tail = take(printed.tail)?;
-    Some(Stream {
+    let (head, tail) = (take(printed.head)?, take(printed.tail)?);
+    let spool = printed.spool.map(|text| Spooled {
+        path: text.path,
+        bytes: text.bytes,
+    });
+    Ok(Stream {
         head,
         tail,
         total: printed.total,
-        spool: printed.spool,
+        spool,
     })
 }

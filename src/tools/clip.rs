@@ -1,15 +1,13 @@
 //! Cutting and cleaning text for a model: by characters, never inside one, head and tail kept.
 
-/// Head and tail of a stream as text, what is missing between them named in place.
-pub fn stream(head: &[u8], tail: &[u8], cut: u64, spool: Option<&str>) -> String {
+/// Head and tail of a stream as text, what is missing between them named in place, with the word on
+/// where it is.
+pub fn stream(head: &[u8], tail: &[u8], cut: u64, rest: Option<&str>) -> String {
     if cut == 0 {
         return clean(&[head, tail].concat());
     }
     let kept = |bytes: &[u8]| clean(bytes);
-    let place = match spool {
-        Some(path) => format!("; the full text is in {path}"),
-        None => String::new(),
-    };
+    let place = rest.map(|rest| format!("; {rest}")).unwrap_or_default();
     let head = kept(without_torn_end(head));
     let tail = kept(without_torn_start(tail));
     format!(
@@ -135,7 +133,12 @@ mod tests {
 
     #[test]
     fn a_cut_says_how_much_and_where_the_rest_is() {
-        let text = stream(b"head", b"FATAL-AT-END", 12_345, Some("/tmp/full"));
+        let text = stream(
+            b"head",
+            b"FATAL-AT-END",
+            12_345,
+            Some("the full text is in /tmp/full"),
+        );
         assert_eq!(
             text,
             "head\n[… 12,345 bytes cut here; the full text is in /tmp/full …]\nFATAL-AT-END"

@@ -13,6 +13,9 @@ use crate::sandbox::{Command, Error, Exit, Finished, ProcessAction, Sandbox, Str
 /// Characters of a command's output that `run_acceptance` keeps, from its end.
 const ACCEPTANCE_TAIL: usize = 2_000;
 
+/// Characters of the path of a long output.
+const SPOOL_CHARS: usize = 200;
+
 /// `bash`.
 pub async fn bash(
     set: &Set,
@@ -207,7 +210,16 @@ fn streams(finished: &Finished) -> String {
 fn printed(stream: &Stream) -> String {
     let kept = (stream.head.len() + stream.tail.len()) as u64;
     let cut = stream.total.saturating_sub(kept);
-    clip::stream(&stream.head, &stream.tail, cut, stream.spool.as_deref())
+    let rest = stream.spool.as_ref().map(|text| {
+        let path = clip::line(&text.path, SPOOL_CHARS);
+        if text.bytes >= stream.total {
+            format!("the full text is in {path}")
+        } else {
+            let bytes = clip::thousands(text.bytes);
+            format!("its first {bytes} bytes are in {path}")
+        }
+    });
+    clip::stream(&stream.head, &stream.tail, cut, rest.as_deref())
 }
 
 /// 2147483648 as `2.0 GiB`.

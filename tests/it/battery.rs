@@ -1,157 +1,164 @@
-//! Abuse inside a sandbox: what must fail fails, and the sandbox and the engine stay usable.
+//! Abuse inside a sandbox, a row a test: what must fail fails, and the sandbox, its neighbours and the
+//! engine stay usable. `data` says what must be seen, `page` holds it against docs/sandbox.md.
+//!
+//! `WHARF_TEST_RUNTIME` names another runtime of the engine (`runsc`); what must be seen there is a
+//! column of its own.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests ask the environment for their runtime"
+)]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use wharf::sandbox::{Exit, Sandbox, Spec};
+use tokio_util::sync::CancellationToken;
+use wharf::sandbox::{
+    Command, Docker, Engine as _, Error, Exit, Finished, Network, Sandbox, Spec, Tree,
+};
 
-use crate::container::{engine, open, python, run, spec};
+use crate::container::{engine, open, python, spec};
+use crate::toolbox::tree;
 
-/// A sandbox of its own for one abuse; None when tests go without an engine.
-async fn sandbox(name: &str, change: impl FnOnce(&mut Spec)) -> Option<Arc<dyn Sandbox>> {
-    let (docker, _) = engine().await?;
-    let mut spec = spec(python(&docker).await, name);
-    change(&mut spec);
-    Some(open(&docker, &spec).await)
+mod bombs; // processes, memory, disk, descriptors, output
+mod data;
+mod leaks; // what the change carries, what is inside
+mod page;
+mod probes; // calls, files and addresses that must be refused
+
+/// One row under test.
+struct Trial {
+    docker: Docker,
+    look: bollard::Docker,
+    spec: Spec,
+    row: &'static data::Row,
+    runtime: String,
 }
 
-/// The sandbox still answers, quickly enough to be of use.
-async fn still_works(sandbox: &dyn Sandbox) {
-    assert_eq!(
-        run(sandbox, "echo alive").await,
-        (Exit::Code(0), "alive\n".to_owned())
-    );
+/// None when tests go without an engine.
+async fn trial(number: u8) -> Option<Trial> {
+    let (docker, look) = engine().await?;
+    let mut spec = spec(python(&docker).await, &format!("row-{number}"));
+    let runtime = std::env::var("WHARF_TEST_RUNTIME").ok();
+    spec.runtime = runtime.clone();
+    Some(Trial {
+        docker,
+        look,
+        spec,
+        row: &data::ROWS[usize::from(number) - 1],
+        runtime: runtime.unwrap_or_else(|| "runc".to_owned()),
+    })
 }
 
-#[cfg(target_arch = "x86_64")]
-#[tokio::test]
-async fn forbidden_system_calls_are_refused() {
-    let Some(sandbox) = sandbox("probe", |_| ()).await else {
-        return;
-    };
-    let line = format!("python3 - <<'END'\n{}\nEND", include_str!("probe.py"));
-    let (exit, text) = run(sandbox.as_ref(), &line).await;
-    sandbox.close().await;
-    assert_eq!(exit, Exit::Code(0), "{text}");
-    let (may, must_not): (Vec<&str>, Vec<&str>) =
-        text.lines().partition(|line| line.starts_with("may "));
-    assert_eq!((may.len(), must_not.len()), (5, 44), "{text}");
-    for line in may {
-        assert!(line.ends_with(" ALLOWED"), "{line}");
+impl Trial {
+    async fn open(&self) -> Inside {
+        Inside(open(&self.docker, &self.spec).await)
     }
-    let refused = [
-        "EPERM",
-        "ENOSYS",
-        "EACCES",
-        "ENOENT",
-        "EROFS",
-        "ENETUNREACH",
+
+    /// Another sandbox beside, with limits of its own.
+    async fn neighbour(&self, network: Network) -> Inside {
+        let mut spec = self.spec.clone();
+        (spec.memory, spec.pids, spec.network) = (512 << 20, 128, network);
+        spec.labels.subtask += "-neighbour";
+        Inside(open(&self.docker, &spec).await)
+    }
+
+    async fn open_at(&self, tree: &Tree) -> Inside {
+        let cancel = CancellationToken::new();
+        Inside(self.docker.open(&self.spec, tree, &cancel).await.unwrap())
+    }
+
+    /// Holds what was seen against what must be, and against the page.
+    fn saw(&self, seen: &str) {
+        let wanted = match (self.runtime.as_str(), self.row.runsc) {
+            ("runc", _) | ("runsc", data::Wanted::Same) => self.row.runc,
+            ("runsc", data::Wanted::Is(words)) => words,
+            (runtime, _) => panic!(
+                "nobody knows what row {} comes to under {runtime}; seen: {seen}",
+                self.row.number
+            ),
+        };
+        assert_eq!(seen, wanted, "row {}: {}", self.row.number, self.row.what);
+        page::settle(self.row, &self.runtime, seen);
+    }
+}
+
+/// A sandbox as the rows see it.
+struct Inside(Arc<dyn Sandbox>);
+
+impl Inside {
+    async fn ask(&self, line: &str, seconds: u64) -> Result<Finished, Error> {
+        let command = Command {
+            line: line.to_owned(),
+            timeout: Duration::from_secs(seconds),
+            background: false,
+            keep: 20_000,
+        };
+        self.0.run(&command, &CancellationToken::new()).await
+    }
+
+    /// Exit and everything it printed.
+    async fn run(&self, line: &str) -> (Exit, String) {
+        let done = self.ask(line, 60).await.unwrap();
+        (done.exit, said(&done))
+    }
+
+    /// What Python says to this.
+    async fn python(&self, code: &str) -> String {
+        let (exit, said) = self.run(&format!("python3 - <<'END'\n{code}\nEND")).await;
+        assert_eq!(exit, Exit::Code(0), "{said}");
+        said.trim_end().to_owned()
+    }
+
+    /// Whether it still answers.
+    async fn answers(&self) -> &'static str {
+        match self.ask("echo alive", 20).await {
+            Ok(done) if said(&done) == "alive\n" => "the sandbox answers",
+            Ok(_) => "the sandbox answers wrongly",
+            Err(_) => "the sandbox does not answer",
+        }
+    }
+
+    /// Whether a process with this word in its command line is there; the shell that looks is not.
+    async fn running(&self, word: &str) -> &'static str {
+        let (head, tail) = word.split_at(1);
+        let look = format!("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q '[{head}]{tail}'");
+        match self.run(&look).await.0 {
+            Exit::Code(1) => "nothing left running",
+            Exit::Code(0) => "it runs on",
+            _ => "nobody can tell what runs",
+        }
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+/// Both streams, as text.
+fn said(done: &Finished) -> String {
+    let all = [
+        &done.stdout.head,
+        &done.stdout.tail,
+        &done.stderr.head,
+        &done.stderr.tail,
     ];
-    for line in must_not {
-        assert!(refused.iter().any(|code| line.ends_with(code)), "{line}");
+    let bytes: Vec<u8> = all.into_iter().flatten().copied().collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// How a command ended, in the words of the table.
+fn ended(done: &Result<Finished, Error>) -> String {
+    match done {
+        Err(Error::Broken { .. }) => "the sandbox is broken, and says so".to_owned(),
+        Err(other) => format!("{other}"),
+        Ok(done) => match done.exit {
+            Exit::Code(code) => format!("exit code {code}"),
+            Exit::TimedOut => "killed at its time limit".to_owned(),
+            Exit::OutOfMemory(code) => format!("out of memory, exit code {code}"),
+            Exit::Full(code) => format!("disk full, exit code {code}"),
+            Exit::Cancelled => "cancelled".to_owned(),
+            Exit::Running => "running".to_owned(),
+        },
     }
-    assert!(
-        text.contains("clone3 ENOSYS") && text.contains("unheard_of ENOSYS"),
-        "{text}"
-    );
-}
-
-#[tokio::test]
-async fn a_fork_bomb_stays_within_its_limit() {
-    let Some(sandbox) = sandbox("forks", |spec| spec.pids = 64).await else {
-        return;
-    };
-    let command = wharf::sandbox::Command {
-        line: "b() { b | b & }; b; sleep 60".to_owned(),
-        timeout: std::time::Duration::from_secs(3),
-        background: false,
-        keep: 4000,
-    };
-    let cancel = tokio_util::sync::CancellationToken::new();
-    let done = sandbox.run(&command, &cancel).await.unwrap();
-    assert_eq!(done.exit, Exit::TimedOut);
-    still_works(sandbox.as_ref()).await;
-    sandbox.close().await;
-    let again = self::sandbox("forks-after", |_| ()).await.unwrap();
-    still_works(again.as_ref()).await;
-    again.close().await;
-}
-
-#[tokio::test]
-async fn a_memory_bomb_kills_itself_and_not_the_sandbox() {
-    let Some(sandbox) = sandbox("memory", |_| ()).await else {
-        return;
-    };
-    let (exit, _) = run(sandbox.as_ref(), "tail /dev/zero").await;
-    assert_eq!(exit, Exit::OutOfMemory(137));
-    still_works(sandbox.as_ref()).await;
-    sandbox.close().await;
-}
-
-#[tokio::test]
-async fn limits_on_files_and_privileges_hold() {
-    let Some(sandbox) = sandbox("limits", |_| ()).await else {
-        return;
-    };
-    let sandbox = sandbox.as_ref();
-    let open_files =
-        "python3 -c 'import os; [os.open(\"/dev/null\", 0) for _ in range(1500)]' 2>&1 | tail -1";
-    assert!(
-        run(sandbox, open_files)
-            .await
-            .1
-            .contains("Too many open files")
-    );
-    let setuid = "cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id && /tmp/id -u; su -c id 2>&1 </dev/null; true";
-    let (_, text) = run(sandbox, setuid).await;
-    assert!(
-        text.starts_with("1000\n") && !text.contains("uid=0"),
-        "{text}"
-    );
-    let full = run(
-        sandbox,
-        "dd if=/dev/zero of=/tmp/f bs=1M count=999 2>&1; rm -f /tmp/f",
-    )
-    .await
-    .1;
-    assert!(full.contains("No space left"), "{full}");
-    assert_eq!(
-        run(sandbox, "kill -9 1; kill 1; kill -STOP 1; echo on")
-            .await
-            .1,
-        "on\n"
-    );
-    still_works(sandbox).await;
-    sandbox.close().await;
-}
-
-#[tokio::test]
-async fn orphans_are_reaped() {
-    let Some(sandbox) = sandbox("zombies", |_| ()).await else {
-        return;
-    };
-    let line = "for i in $(seq 300); do (true &) ; done; sleep 1; ps -eo stat | grep -c '^Z'; true";
-    let (_, zombies) = run(sandbox.as_ref(), line).await;
-    assert_eq!(zombies.trim(), "0");
-    sandbox.close().await;
-}
-
-/// Not a limit, a figure: printed for whoever reads the output.
-#[tokio::test]
-async fn a_round_from_open_to_close() {
-    let Some((docker, _)) = engine().await else {
-        return;
-    };
-    let spec = spec(python(&docker).await, "round");
-    let at = Instant::now();
-    let sandbox = open(&docker, &spec).await;
-    let opened = at.elapsed();
-    still_works(sandbox.as_ref()).await;
-    let answered = at.elapsed();
-    sandbox.close().await;
-    crate::container::note(&format!(
-        "open {opened:?}, first answer {answered:?}, closed {:?}",
-        at.elapsed()
-    ));
-    assert!(opened < at.elapsed());
 }

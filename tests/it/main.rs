@@ -42,9 +42,11 @@ mod battery; // abuse from inside
 mod broken; // what a broken one means for everybody
 mod container; // profile, lifetime, sweep
 mod egress; // ways out of a sandbox
+mod hostile; // a process 1 that lies
 mod images; // what they are made of
 mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod limits; // refused, held, or doubted aloud
+mod processes; // what becomes of them and of their output
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.

@@ -21,21 +21,21 @@ use wharf_toolbox::message::{HostHello, Request};
 use wharf_toolbox::wire::{Frame, Kind, VERSION};
 
 /// A toolbox over its own folders.
-struct World {
-    folder: tempfile::TempDir,
-    remote: Remote,
-    cancel: CancellationToken,
-    pid: u32,
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) remote: Remote,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) pid: u32,
 }
 
-struct Setting {
-    path: &'static str,
-    disk: u64,
-    inodes: u64,
-    git: bool,
+pub(crate) struct Setting {
+    pub(crate) path: &'static str,
+    pub(crate) disk: u64,
+    pub(crate) inodes: u64,
+    pub(crate) git: bool,
 }
 
-const PLAIN: Setting = Setting {
+pub(crate) const PLAIN: Setting = Setting {
     path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     disk: 4 << 30,
     inodes: 500_000,
@@ -43,11 +43,11 @@ const PLAIN: Setting = Setting {
 };
 
 impl World {
-    async fn new() -> World {
+    pub(crate) async fn new() -> World {
         World::with(PLAIN).await
     }
 
-    async fn with(setting: Setting) -> World {
+    pub(crate) async fn with(setting: Setting) -> World {
         let folder = tempfile::tempdir().unwrap();
         for name in ["workspace", "home", "tmp"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -87,15 +87,15 @@ impl World {
         }
     }
 
-    fn workspace(&self) -> PathBuf {
+    pub(crate) fn workspace(&self) -> PathBuf {
         self.folder.path().join("workspace")
     }
 
-    async fn run(&self, line: &str) -> Finished {
+    pub(crate) async fn run(&self, line: &str) -> Finished {
         self.run_for(line, Duration::from_secs(20)).await
     }
 
-    async fn run_for(&self, line: &str, timeout: Duration) -> Finished {
+    pub(crate) async fn run_for(&self, line: &str, timeout: Duration) -> Finished {
         let command = Command {
             line: line.into(),
             timeout,
@@ -105,7 +105,7 @@ impl World {
         self.remote.run(&command, &self.cancel).await.unwrap()
     }
 
-    async fn background(&self, line: &str) -> u32 {
+    pub(crate) async fn background(&self, line: &str) -> u32 {
         let timeout = Duration::from_secs(20);
         let command = Command {
             line: line.into(),
@@ -118,7 +118,7 @@ impl World {
         finished.background.unwrap()
     }
 
-    async fn scan(&self) -> Changes {
+    pub(crate) async fn scan(&self) -> Changes {
         self.remote.scan().await.unwrap()
     }
 }
@@ -133,7 +133,7 @@ impl Contents for Given {
     }
 }
 
-fn tree(files: &[(&[u8], Mode, &str)]) -> Tree {
+pub(crate) fn tree(files: &[(&[u8], Mode, &str)]) -> Tree {
     let entry = |mode: Mode, content: &str| Entry {
         mode,
         size: content.len() as u64,
@@ -153,12 +153,12 @@ fn tree(files: &[(&[u8], Mode, &str)]) -> Tree {
     }
 }
 
-fn text(bytes: &Bytes) -> &str {
+pub(crate) fn text(bytes: &Bytes) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
 /// Living processes whose command line holds the marker.
-fn alive(marker: &str) -> Vec<String> {
+pub(crate) fn alive(marker: &str) -> Vec<String> {
     std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
@@ -168,7 +168,7 @@ fn alive(marker: &str) -> Vec<String> {
 }
 
 /// A number that no other process has on its command line.
-fn marker(of: u32) -> String {
+pub(crate) fn marker(of: u32) -> String {
     format!("{}.{:07}", 90_000 + of, std::process::id())
 }
 
@@ -283,9 +283,10 @@ async fn long_output_is_clipped_counted_and_spooled_and_memory_stays_flat() {
         (4000, 4000)
     );
     assert!(finished.stdout.tail.ends_with(b"end\n"));
-    let spool = finished.stdout.spool.unwrap();
+    let told = finished.stdout.spool.unwrap();
+    let spool = told.path;
     let size = std::fs::metadata(&spool).unwrap().len();
-    assert_eq!(size, 16 << 20);
+    assert_eq!((size, told.bytes), (16 << 20, 16 << 20));
     let read = world
         .remote
         .read(&spool, 1 << 20, 16)

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use wharf::sandbox::{
     Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
-    Search, Stream,
+    Search, Spooled, Stream,
 };
 use wharf::tools::{Action, Call, Ending, Kind, Mode, Options, Output, OwnTool, Rule, Set};
 
@@ -573,9 +573,9 @@ async fn a_command_s_result_begins_with_its_number_and_exit_code() {
     );
 }
 
-#[tokio::test]
-async fn long_output_keeps_its_end_and_names_the_full_text() {
-    let sandbox = Scripted::new(|command| {
+/// A command that printed more than is kept, with this many bytes of it in a file.
+fn noisy(spooled: u64) -> Scripted {
+    Scripted::new(move |command| {
         let mut finished = finished(Exit::Code(3), "", "");
         finished.stdout = Stream {
             head: Bytes::from(vec![b'x'; command.keep]),
@@ -586,17 +586,27 @@ async fn long_output_keeps_its_end_and_names_the_full_text() {
                     .collect::<Vec<u8>>(),
             ),
             total: 300_013,
-            spool: Some("/tmp/.wharf/7.out".into()),
+            spool: Some(Spooled {
+                path: "/tmp/.wharf/7.out".into(),
+                bytes: spooled,
+            }),
         };
         Ok(finished)
-    });
-    let out = run(&set(), "bash", json!({"command": "noise"}), &sandbox).await;
+    })
+}
+
+#[tokio::test]
+async fn long_output_keeps_its_end_and_names_the_full_text() {
+    let ask = json!({"command": "noise"});
+    let out = run(&set(), "bash", ask.clone(), &noisy(300_013)).await;
     assert!(out.text.starts_with("#7 exit code: 3\n") && out.text.contains("FATAL-AT-END"));
-    assert!(
-        out.text
-            .contains("292,013 bytes cut here; the full text is in /tmp/.wharf/7.out")
-    );
+    let place = "292,013 bytes cut here; the full text is in /tmp/.wharf/7.out";
+    assert!(out.text.contains(place), "{}", out.text);
     assert!(out.text.chars().count() < 8_000 + 200);
+    // A file that holds less is not called the whole.
+    let out = run(&set(), "bash", ask, &noisy(299_000)).await;
+    let place = "292,013 bytes cut here; its first 299,000 bytes are in /tmp/.wharf/7.out";
+    assert!(out.text.contains(place), "{}", out.text);
 }
 
 #[tokio::test]

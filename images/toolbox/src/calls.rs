@@ -111,6 +111,10 @@ impl Queue {
 
 impl Calls {
     fn answer(&self, request: Request, channel: &Channel) -> Result<Reply, Cancelled> {
+        // The agent can change them from inside at any time, and without descriptors a walk is blind.
+        if let Err(reason) = self.shell.limits.restore() {
+            return Ok(Reply::Failed { reason });
+        }
         let files = &self.files;
         surroundings::mend(&self.floor);
         match request {

@@ -14,16 +14,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, wait};
 
 use crate::bell::{Bell, lock};
 use crate::output::{Capture, Collector, Sink, Status};
 use crate::reaper;
+use crate::spool::Spool;
 use crate::table;
 
 /// Ended background commands that can still be asked for.
 const REMEMBERED: usize = 64;
+
+/// How long a reaper may take to end once nothing is under it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long reading what lies in a command's pipes may take.
+const SETTLING: Duration = Duration::from_secs(5);
+
+/// True for an error that room in the process table, or in memory, would mend.
+pub fn crowded(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE
+    )
+}
 
 /// All commands of the sandbox.
 pub struct Commands {
@@ -76,8 +92,7 @@ impl Commands {
         &self.root
     }
 
-    /// Starts a program with its arguments. When the process limit stands in the way, what earlier
-    /// commands left running is killed first.
+    /// Starts a program with its arguments.
     pub fn start(&self, argv: &[OsString], keep: usize) -> std::io::Result<Arc<Running>> {
         self.start_with(argv, keep, &[])
     }
@@ -89,24 +104,14 @@ impl Commands {
         keep: usize,
         more: &[(&str, &str)],
     ) -> std::io::Result<Arc<Running>> {
-        match self.spawn(argv, keep, more) {
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
-                self.kill_all();
-                self.spawn(argv, keep, more)
-            }
-            other => other,
-        }
-    }
-
-    fn spawn(
-        &self,
-        argv: &[OsString],
-        keep: usize,
-        more: &[(&str, &str)],
-    ) -> std::io::Result<Arc<Running>> {
         let (status_end, said) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stdout_end, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr_end, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let ends = [status_end, stdout_end, stderr_end];
+        for end in &ends {
+            // Ours alone: the writing end of a pipe has flags of its own.
+            rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK)?;
+        }
         let mut reapers = lock(&self.reapers);
         let child = std::process::Command::new("/proc/self/exe")
             .arg(reaper::FLAG)
@@ -123,7 +128,7 @@ impl Commands {
         let reaper = i32::try_from(child.id()).unwrap_or(0);
         reapers.insert(reaper);
         drop(reapers);
-        Ok(self.watch(reaper, keep, [status_end, stdout_end, stderr_end]))
+        Ok(self.watch(reaper, keep, ends))
     }
 
     fn watch(&self, reaper: i32, keep: usize, pipes: [OwnedFd; 3]) -> Arc<Running> {
@@ -144,6 +149,18 @@ impl Commands {
             (stderr, Sink::Output(Arc::clone(&running.stderr))),
         ]);
         running
+    }
+
+    /// Reads what a command has printed up to now; false when that took too long to be sure.
+    pub fn settle(&self, running: &Running) -> bool {
+        let streams = [&running.stdout, &running.stderr];
+        self.collector.settle(streams);
+        self.wait_until(SETTLING, || streams.iter().all(|stream| stream.settled()))
+    }
+
+    /// The texts of what commands printed.
+    pub fn spool(&self) -> &Spool {
+        self.collector.spool()
     }
 
     /// Makes a command one that `find` finds.
@@ -167,48 +184,85 @@ impl Commands {
 
     /// Kills all of a command; true when none of it is left.
     pub fn kill(&self, running: &Running) -> bool {
-        if !self.lives(running) {
-            return self.kill_strays();
-        }
-        let gone = table::kill_under(running.reaper);
-        // Without children the reaper ends by itself, after it has said how the command ended.
-        let until = Instant::now() + Duration::from_secs(2);
+        let until = Instant::now() + FAREWELL;
         while self.lives(running) && Instant::now() < until {
-            let seen = self.bell.count();
-            if self.lives(running) {
-                self.bell.wait(seen, Duration::from_millis(100));
+            // A reaper without children ends by itself, and it alone is told so by the kernel; the
+            // agent may have stopped it.
+            if !table::kill_under(running.reaper) {
+                return false;
             }
+            table::wake(running.reaper);
+            self.wait_until(Duration::from_millis(100), || !self.lives(running));
         }
         if self.lives(running) {
             table::kill(&BTreeSet::from([running.reaper]));
+            self.wait_until(FAREWELL, || !self.lives(running));
         }
-        gone && self.kill_strays()
+        !self.lives(running) && self.kill_strays()
+    }
+
+    /// Until it is so, looking at each ring of the bell; false when it was not within `limit`.
+    fn wait_until(&self, limit: Duration, so: impl Fn() -> bool) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let seen = self.bell.count();
+            let left = until.saturating_duration_since(Instant::now());
+            if so() {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+            self.bell.wait(seen, left);
+        }
     }
 
     /// Kills all that any command left running.
     pub fn kill_all(&self) -> bool {
         let reapers = lock(&self.reapers).clone();
-        let gone = reapers.into_iter().all(table::kill_under);
-        gone && self.kill_strays()
+        let mut gone = true;
+        for reaper in reapers {
+            gone &= table::kill_under(reaper);
+            table::wake(reaper);
+        }
+        self.kill_strays() && gone
+    }
+
+    /// Until no reaper is left, since each takes up room; bounded.
+    pub fn wait_for_none(&self) {
+        self.wait_until(FAREWELL, || !self.any());
     }
 
     /// Kills processes under no living call: those whose reaper was killed from inside.
     pub fn kill_strays(&self) -> bool {
-        for _ in 0..1000 {
+        let begun = Instant::now();
+        let mut clear = 0;
+        while begun.elapsed() < table::PATIENCE {
             let strays = {
                 let reapers = lock(&self.reapers);
                 table::strays(&reapers)
             };
-            if strays.is_empty() {
-                return true;
+            match strays {
+                // One look can miss a process that moves while it is taken.
+                Some(strays) if strays.is_empty() && clear == 1 => return true,
+                Some(strays) if strays.is_empty() => clear += 1,
+                Some(strays) => {
+                    clear = 0;
+                    self.kill_each(&strays);
+                }
+                None if begun.elapsed() > table::BLIND => return false,
+                None => clear = 0,
             }
-            for &stray in &strays {
-                table::kill_under(stray);
-            }
-            table::kill(&strays);
             std::thread::sleep(Duration::from_millis(2));
         }
         false
+    }
+
+    fn kill_each(&self, strays: &BTreeSet<i32>) {
+        for &stray in strays {
+            table::kill_under(stray);
+        }
+        table::kill(strays);
     }
 
     /// True while anything may run.

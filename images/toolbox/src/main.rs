@@ -18,6 +18,7 @@ mod ignore;
 mod limits;
 mod link;
 mod oom;
+mod outcome;
 mod output;
 mod peer;
 mod proxy;
@@ -39,7 +40,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -86,6 +87,7 @@ fn main() {
     {
         return reaper::main(argv);
     }
+    forget_handlers();
     // Both fail only on kernels that no container engine runs on.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
@@ -103,6 +105,16 @@ fn main() {
         Ok(Some(_)) | Err(_) => End::Protocol,
     };
     leave(end);
+}
+
+/// Rust handles two signals to tell of a stack that overflowed. The agent can send them, and a handler
+/// interrupts whatever a thread waits for; without one they do nothing to process 1.
+#[expect(unsafe_code, reason = "the standard library has no word for it")]
+fn forget_handlers() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: the default action is no code of ours, and one thread runs yet.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Ends the process from any thread; in a container everything else ends with it.
@@ -316,6 +328,7 @@ impl Frames {
             self.at = 0;
             let mut part = [0; 64 * 1024];
             match std::io::stdin().read(&mut part) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return Ok(None),
                 Ok(got) => self.buffer.extend_from_slice(&part[..got]),
             }

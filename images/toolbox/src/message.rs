@@ -220,8 +220,17 @@ pub struct Printed {
     pub tail: u64,
     /// Bytes printed in all.
     pub total: u64,
-    /// Where the full text is.
-    pub spool: Option<String>,
+    /// Where the full text is, or its beginning.
+    pub spool: Option<Spooled>,
+}
+
+/// The text of a stream as a file in the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spooled {
+    /// Its path.
+    pub path: String,
+    /// How many bytes of the stream it holds, from the first.
+    pub bytes: u64,
 }
 
 /// How a command ended.

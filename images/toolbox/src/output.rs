@@ -1,17 +1,16 @@
 //! What commands print: head and tail in memory, the full text in the spool; one thread reads the
 //! pipes of all, so that what a finished command left behind can go on printing.
 
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use wharf_toolbox::message::Printed;
 
 use crate::bell::{Bell, lock};
 use crate::reaper::Said;
-use crate::spool::{Budget, Spool};
+use crate::spool::{Budget, Spool, Text};
 
 /// One stream of one command.
 pub struct Capture(Mutex<State>);
@@ -22,7 +21,9 @@ struct State {
     keep: usize,
     total: u64,
     ended: bool,
-    spool: Option<(String, File)>,
+    /// All that was in the pipe when `settle` was last asked has been read.
+    settled: bool,
+    spool: Option<Text>,
     place: String,
     budget: Arc<Budget>,
 }
@@ -37,6 +38,7 @@ impl Capture {
             keep,
             total: 0,
             ended: false,
+            settled: false,
             spool: None,
             place,
             budget,
@@ -49,15 +51,21 @@ impl Capture {
         lock(&self.0).ended
     }
 
+    /// True when nothing that was printed before the last `settle` is missing.
+    pub fn settled(&self) -> bool {
+        let state = lock(&self.0);
+        state.settled || state.ended
+    }
+
     /// Head, tail and the figures so far.
-    pub fn so_far(&self) -> (Vec<u8>, Vec<u8>, Printed) {
+    pub fn so_far(&self, spool: &Spool) -> (Vec<u8>, Vec<u8>, Printed) {
         let state = lock(&self.0);
         let tail = state.tail[state.tail.len().saturating_sub(state.keep)..].to_vec();
         let figures = Printed {
             head: state.head.len() as u64,
             tail: tail.len() as u64,
             total: state.total,
-            spool: state.spool.as_ref().map(|(path, _)| path.clone()),
+            spool: state.spool.as_ref().and_then(|text| spool.told(text)),
         };
         (state.head.clone(), tail, figures)
     }
@@ -67,7 +75,7 @@ impl State {
     fn take(&mut self, bytes: &[u8], spool: &Spool) {
         if self.spool.is_none() && self.total + bytes.len() as u64 > 2 * self.keep as u64 {
             // Nothing has been dropped yet, so head and tail are the text so far.
-            self.spool = spool.create(&self.place);
+            self.spool = spool.create(&self.place, &self.budget);
             let so_far = [self.head.as_slice(), self.tail.as_slice()].concat();
             self.spill(&so_far, spool);
         }
@@ -82,10 +90,8 @@ impl State {
     }
 
     fn spill(&mut self, bytes: &[u8], spool: &Spool) {
-        if let Some((_, file)) = &mut self.spool {
-            let allowed = spool.reserve(&self.budget, bytes.len());
-            // A full disk costs the rest of the text, not the command.
-            let _ = file.write_all(&bytes[..allowed]);
+        if let Some(text) = &mut self.spool {
+            spool.add(text, bytes);
         }
     }
 }
@@ -112,6 +118,8 @@ pub enum Status {
 /// The thread that reads all pipes, as the others see it.
 pub struct Collector {
     fresh: Mutex<Vec<(OwnedFd, Sink)>>,
+    /// Streams that somebody waits to be read empty.
+    asked: Mutex<Vec<Arc<Capture>>>,
     wake: OwnedFd,
     bell: Arc<Bell>,
     spool: Arc<Spool>,
@@ -125,6 +133,7 @@ impl Collector {
         )?;
         let collector = Arc::new(Collector {
             fresh: Mutex::default(),
+            asked: Mutex::default(),
             wake,
             bell,
             spool,
@@ -136,9 +145,27 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Reads these pipes until they end.
+    /// Reads these pipes, which never make a reader wait, until they end.
     pub fn add(&self, pipes: Vec<(OwnedFd, Sink)>) {
         lock(&self.fresh).extend(pipes);
+        self.nudge();
+    }
+
+    /// Has all read that lies in the pipes of these streams now; they say so by `settled`.
+    pub fn settle(&self, streams: [&Arc<Capture>; 2]) {
+        for stream in streams {
+            lock(&stream.0).settled = false;
+        }
+        lock(&self.asked).extend(streams.map(Arc::clone));
+        self.nudge();
+    }
+
+    /// The texts of what was printed.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
+    fn nudge(&self) {
         let _ = rustix::io::write(&self.wake, &[0]);
     }
 
@@ -150,19 +177,44 @@ impl Collector {
             let mut at = 0;
             pipes.retain(|(pipe, sink)| {
                 at += 1;
-                !ready.get(at).copied().unwrap_or(false) || self.pour(pipe, sink, &mut buffer)
+                !ready[at] || self.pour(pipe, sink, &mut buffer) != Poured::End
             });
-            if ready.first() == Some(&true) {
+            if ready[0] {
                 let _ = rustix::io::read(woken, &mut buffer[..64]);
                 pipes.append(&mut lock(&self.fresh));
+                for stream in std::mem::take(&mut *lock(&self.asked)) {
+                    self.empty(&stream, &mut pipes, &mut buffer);
+                }
             }
         }
     }
 
-    /// One read; false at the end of the pipe.
-    fn pour(&self, pipe: &OwnedFd, sink: &Sink, buffer: &mut [u8]) -> bool {
+    /// Reads what a pipe can hold, or all there is: what was printed before this began is then read,
+    /// whoever goes on printing.
+    fn empty(&self, stream: &Arc<Capture>, pipes: &mut Vec<(OwnedFd, Sink)>, buffer: &mut [u8]) {
+        let of = |sink: &Sink| matches!(sink, Sink::Output(one) if Arc::ptr_eq(one, stream));
+        if let Some(at) = pipes.iter().position(|(_, sink)| of(sink)) {
+            let (pipe, sink) = &pipes[at];
+            let mut left = PIPE;
+            loop {
+                match self.pour(pipe, sink, buffer) {
+                    Poured::Bytes(more) if more < left => left -= more,
+                    Poured::End => {
+                        pipes.remove(at);
+                        break;
+                    }
+                    Poured::Bytes(_) | Poured::Nothing => break,
+                }
+            }
+        }
+        lock(&stream.0).settled = true;
+        self.bell.ring();
+    }
+
+    /// One read.
+    fn pour(&self, pipe: &OwnedFd, sink: &Sink, buffer: &mut [u8]) -> Poured {
         let got = match rustix::io::read(pipe, &mut *buffer) {
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return true,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return Poured::Nothing,
             Err(_) => 0,
             Ok(got) => got,
         };
@@ -179,9 +231,24 @@ impl Collector {
         if got == 0 || matches!(sink, Sink::Status(_)) {
             self.bell.ring();
         }
-        got > 0
+        if got > 0 {
+            Poured::Bytes(got)
+        } else {
+            Poured::End
+        }
     }
 }
+
+/// What one read of a pipe came to.
+#[derive(PartialEq, Eq)]
+enum Poured {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+/// Most that a pipe of this kernel's default limit can hold.
+const PIPE: usize = 1 << 20;
 
 /// Which of the wake pipe and the others have something to read, in this order.
 fn ready(woken: &OwnedFd, pipes: &[(OwnedFd, Sink)]) -> Vec<bool> {
@@ -189,11 +256,16 @@ fn ready(woken: &OwnedFd, pipes: &[(OwnedFd, Sink)]) -> Vec<bool> {
         .chain(pipes.iter().map(|(pipe, _)| pipe))
         .map(|pipe| PollFd::new(pipe, PollFlags::IN))
         .collect();
-    match poll(&mut polled, None) {
-        Ok(_) => polled.iter().map(|one| !one.revents().is_empty()).collect(),
-        Err(_) => Vec::new(),
+    if poll(&mut polled, None).is_ok() {
+        return polled.iter().map(|one| !one.revents().is_empty()).collect();
     }
+    // A limit on open files that was lowered from inside: each is tried, since none makes us wait.
+    std::thread::sleep(BLIND);
+    vec![true; polled.len()]
 }
+
+/// How often pipes are tried when the kernel does not say which have something.
+const BLIND: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -207,11 +279,11 @@ mod tests {
         for part in parts {
             lock(&capture.0).take(part, &spool);
         }
-        let (head, tail, figures) = capture.so_far();
+        let (head, tail, figures) = capture.so_far(&spool);
         let full = figures
             .spool
             .as_ref()
-            .map(|path| std::fs::read(path).unwrap());
+            .map(|text| std::fs::read(&text.path).unwrap());
         let _ = std::fs::remove_dir_all(folder);
         (head, tail, figures, full)
     }

@@ -3,12 +3,15 @@
 //!
 //! Its standard input is the writing end of a pipe, on which it says `Said` once.
 
+use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::process::{
     DumpableBehavior, WaitOptions, set_child_subreaper, set_dumpable_behavior, wait,
 };
+
+const BADNESS: &str = "/proc/self/oom_score_adj";
 
 /// The argument that makes this program a reaper.
 pub const FLAG: &str = "--reap";
@@ -48,19 +51,52 @@ impl Said {
 pub fn main(argv: &[std::ffi::OsString]) {
     // Both can fail only on kernels older than any container engine; the toolbox then sees strays.
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
+    let badness = Badness::open();
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let Some((program, arguments)) = argv.split_first() else {
         return;
     };
+    badness.raise();
     let started = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .process_group(0)
         .spawn();
+    badness.restore();
     close_outputs();
     match started {
         Ok(child) => outlive(child.id()),
         Err(error) => say(Said::NotStarted(error.raw_os_error().unwrap_or(0))),
+    }
+}
+
+/// What the kernel goes by when memory is short: commands are to be taken before process 1 and the
+/// reapers, which are as large as a small command. Raising needs no privilege, nor does going back.
+struct Badness(Option<(File, Vec<u8>)>);
+
+impl Badness {
+    /// While the file still belongs to the user; a kernel without it leaves all as it is.
+    fn open() -> Badness {
+        let open = || {
+            let usual = std::fs::read(BADNESS)?;
+            let file = std::fs::OpenOptions::new().write(true).open(BADNESS)?;
+            Ok::<_, std::io::Error>((file, usual))
+        };
+        Badness(open().ok())
+    }
+
+    fn raise(&self) {
+        self.set(b"1000");
+    }
+
+    fn restore(&self) {
+        self.set(self.0.as_ref().map_or(b"", |(_, usual)| usual));
+    }
+
+    fn set(&self, value: &[u8]) {
+        if let Some((file, _)) = &self.0 {
+            let _ = rustix::io::pwrite(file, value, 0);
+        }
     }
 }
 

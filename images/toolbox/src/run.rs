@@ -9,10 +9,11 @@ use wharf_toolbox::memo::NO_SHELL;
 use wharf_toolbox::message::{Ended, Printed, Ran, Reply};
 
 use crate::bell::Bell;
-use crate::command::{Commands, Running};
+use crate::command::{Commands, Running, crowded};
 use crate::limits::Limits;
 use crate::link::{Cancelled, Channel};
 use crate::oom;
+use crate::outcome::{Why, unstarted};
 use crate::output::Status;
 use crate::reaper::Said;
 use crate::watch::Over;
@@ -20,8 +21,11 @@ use crate::watch::Over;
 /// How long an answer waits for output after the command has ended.
 const DRAIN: Duration = Duration::from_millis(150);
 
-/// Said of a command that was killed where the memory limit does not count its kills.
-const UNCOUNTED: &str = "it was killed; whether by the memory limit cannot be read here";
+/// Told when room had to be made for a command.
+const CLEARED: &str =
+    "the process limit was reached, so what earlier commands had left running was killed first";
+/// Told when the streams could not be read to their end.
+const TORN: &str = "the end of the output may be missing";
 
 /// Everything a command needs beside its words.
 pub struct Shell {
@@ -49,42 +53,52 @@ pub struct Asked {
     pub keep: usize,
 }
 
-/// Why a wait for a command ended.
-enum Why {
-    Said(Status),
-    TimedOut,
-    Cancelled,
-    Over(String),
+/// True for an error that says nothing about the shell: the line is too long, or there is no room.
+fn passing(errno: i32) -> bool {
+    errno == libc::E2BIG || crowded(errno)
+}
+
+/// What was known when a command began, and what to say beside its end.
+struct Before {
+    /// Kills of the memory limit so far.
+    kills: Option<u64>,
+    /// Something earlier commands left running was killed to make room.
+    cleared: bool,
 }
 
 impl Shell {
     /// Runs a line.
     pub fn run(&self, channel: &Channel, asked: &Asked) -> Result<Reply, Cancelled> {
-        if let Err(reason) = self.limits.restore() {
-            return Ok(Reply::Failed { reason });
-        }
         let Some(program) = &self.program else {
             return self.refusal(channel, NO_SHELL, 127);
         };
         let argv = [program, "-c", &asked.line].map(OsString::from);
-        let kills = oom::kills();
-        self.over.clear();
-        let running = match self.commands.start(&argv, asked.keep) {
-            Ok(running) => running,
-            Err(error) => {
-                return self.refusal(
-                    channel,
-                    &format!("the command was not started: {error}"),
-                    126,
-                );
+        let mut cleared = false;
+        loop {
+            let kills = oom::kills();
+            self.over.clear();
+            let running = match self.commands.start(&argv, asked.keep) {
+                Ok(running) => running,
+                Err(error) if !cleared && error.raw_os_error().is_some_and(crowded) => {
+                    cleared = self.clear();
+                    continue;
+                }
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(0);
+                    return self.refusal(channel, &unstarted(errno), 126);
+                }
+            };
+            if asked.background {
+                self.commands.keep(&running);
+                return self.answer(channel, &running, Ended::Running, Vec::new());
             }
-        };
-        if asked.background {
-            self.commands.keep(&running);
-            return self.answer(channel, &running, Ended::Running, None);
+            let why = self.wait(channel, &running, asked.timeout);
+            if !cleared && why.unstarted().is_some_and(crowded) {
+                cleared = self.clear();
+                continue;
+            }
+            return self.end(channel, &running, why, &Before { kills, cleared });
         }
-        let why = self.wait(channel, &running, asked.timeout);
-        self.end(channel, &running, why, kills)
     }
 
     fn wait(&self, channel: &Channel, running: &Running, timeout: Duration) -> Why {
@@ -109,65 +123,61 @@ impl Shell {
         }
     }
 
+    /// Kills what earlier commands left running; they are told of by whoever needed the room.
+    fn clear(&self) -> bool {
+        self.commands.kill_all();
+        self.commands.wait_for_none();
+        true
+    }
+
     fn end(
         &self,
         channel: &Channel,
         running: &Running,
         why: Why,
-        kills: Option<u64>,
+        before: &Before,
     ) -> Result<Reply, Cancelled> {
-        let natural = matches!(why, Why::Said(Status::Said(_)));
-        if !natural && !self.commands.kill(running) {
-            let reason = "processes of a command could not be killed".to_owned();
+        if !why.natural() {
+            // Without descriptors nobody can be looked for.
+            if let Err(reason) = self.limits.restore() {
+                return Ok(Reply::Failed { reason });
+            }
+            if !self.commands.kill(running) {
+                let reason = "processes of a command could not be killed".to_owned();
+                return Ok(Reply::Failed { reason });
+            }
+        }
+        if let Some(errno) = why.unstarted().filter(|&errno| !passing(errno)) {
+            let error = std::io::Error::from_raw_os_error(errno);
+            let reason = format!("the shell does not start any more: {error}");
             return Ok(Reply::Failed { reason });
         }
-        self.drain(running);
-        let counted = kills.zip(oom::kills());
-        let killed = counted.is_some_and(|(before, after)| after > before);
-        let (exit, note) = match why {
-            Why::Said(Status::Said(Said::Ended(code))) if killed => {
-                (Ended::OutOfMemory(code), None)
-            }
-            // Without the counter the memory limit may be why, and nobody knows.
-            Why::Said(Status::Said(Said::Ended(137))) if counted.is_none() => {
-                (Ended::Code(137), Some(UNCOUNTED.to_owned()))
-            }
-            Why::Said(Status::Said(Said::Ended(code))) => (Ended::Code(code), None),
-            Why::Said(Status::Said(Said::NotStarted(errno))) => {
-                let error = std::io::Error::from_raw_os_error(errno);
-                if errno == libc::E2BIG {
-                    (
-                        Ended::Code(126),
-                        Some(format!("the command was not started: {error}")),
-                    )
-                } else {
-                    let reason = format!("the shell does not start any more: {error}");
-                    return Ok(Reply::Failed { reason });
-                }
-            }
-            Why::Said(_) if killed => (Ended::OutOfMemory(137), None),
-            Why::Said(_) => {
-                let note = "the process above this command was killed, and the command with it";
-                (Ended::Code(137), Some(note.to_owned()))
-            }
-            Why::TimedOut => (Ended::TimedOut, None),
-            Why::Cancelled => (Ended::Cancelled, None),
-            Why::Over(limit) => (
-                Ended::Full(137),
-                Some(format!("{limit}; the command was killed")),
-            ),
-        };
-        self.answer(channel, running, exit, note.as_deref())
+        let whole = self.drain(running);
+        let counted = before.kills.zip(oom::kills());
+        let starved = counted.map(|(then, now)| now > then);
+        let (exit, note) = why.told(starved);
+        let mut notes = Vec::from_iter(note);
+        if before.cleared {
+            notes.push(CLEARED.to_owned());
+        }
+        if !whole {
+            notes.push(TORN.to_owned());
+        }
+        self.answer(channel, running, exit, notes)
     }
 
-    /// Waits until the streams end, but not for what was left running on purpose.
-    fn drain(&self, running: &Running) {
+    /// Waits until the streams end, but not for what was left running on purpose; false when it is
+    /// not sure that all that was printed has been read.
+    fn drain(&self, running: &Running) -> bool {
         let until = Instant::now() + DRAIN;
         loop {
             let seen = self.bell.count();
             let left = until.saturating_duration_since(Instant::now());
-            if running.quiet() || left.is_zero() {
-                return;
+            if running.quiet() {
+                return true;
+            }
+            if left.is_zero() {
+                return self.commands.settle(running);
             }
             self.bell.wait(seen, left);
         }
@@ -185,28 +195,35 @@ impl Shell {
             let reason = format!("background process {id} could not be killed");
             return Ok(Reply::Failed { reason });
         }
-        if stop {
-            self.drain(&running);
-        }
+        let whole = if stop {
+            self.drain(&running)
+        } else {
+            self.commands.settle(&running)
+        };
+        let mut notes = Vec::new();
         let exit = match running.status() {
             Status::Open if stop && ran_on => Ended::Code(137),
             Status::Open => Ended::Running,
             Status::Said(Said::Ended(code)) => Ended::Code(code),
-            Status::Said(Said::NotStarted(_)) => Ended::Code(126),
+            Status::Said(Said::NotStarted(errno)) => {
+                notes.push(unstarted(errno));
+                Ended::Code(126)
+            }
             Status::Silent => Ended::Code(137),
         };
+        if !whole {
+            notes.push(TORN.to_owned());
+        }
         // The watch kills all that runs, and says why until the next command begins.
         let limit = self
             .over
             .said()
             .filter(|_| exit == Ended::Code(137) && !stop);
-        match limit {
-            Some(limit) => {
-                let note = format!("{limit}; the command was killed");
-                self.answer(channel, &running, Ended::Full(137), Some(&note))
-            }
-            None => self.answer(channel, &running, exit, None),
-        }
+        let Some(limit) = limit else {
+            return self.answer(channel, &running, exit, notes);
+        };
+        notes.push(format!("{limit}; the command was killed"));
+        self.answer(channel, &running, Ended::Full(137), notes)
     }
 
     fn answer(
@@ -214,11 +231,12 @@ impl Shell {
         channel: &Channel,
         running: &Running,
         exit: Ended,
-        note: Option<&str>,
+        notes: Vec<String>,
     ) -> Result<Reply, Cancelled> {
-        let (out_head, out_tail, mut stdout) = running.stdout.so_far();
-        let (err_head, mut err_tail, mut stderr) = running.stderr.so_far();
-        if let Some(note) = note {
+        let spool = self.commands.spool();
+        let (out_head, out_tail, mut stdout) = running.stdout.so_far(spool);
+        let (err_head, mut err_tail, mut stderr) = running.stderr.so_far(spool);
+        for note in notes {
             let line = format!(
                 "{}[wharf] {note}\n",
                 if stderr.total == 0 { "" } else { "\n" }

@@ -11,18 +11,30 @@ use wharf_toolbox::ledger;
 /// Programs are looked for here when the image has no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Set where the image does not: no pagers, no prompts, no colours, text in UTF-8.
-const DEFAULTS: [(&str, &str); 12] = [
+/// Set where the image does not: no pagers, no editors, no prompts, no colours, text in UTF-8.
+const DEFAULTS: [(&str, &str); 24] = [
     ("PATH", PATH),
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGER", "cat"),
+    ("AWS_PAGER", ""),
+    ("EDITOR", "true"),
+    ("VISUAL", "true"),
+    ("GIT_EDITOR", "true"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", "true"),
+    ("GIT_SSH_COMMAND", "ssh -o BatchMode=yes"),
+    ("SSH_ASKPASS", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
+    ("APT_LISTCHANGES_FRONTEND", "none"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("PIP_NO_INPUT", "1"),
+    ("npm_config_yes", "true"),
+    ("npm_config_update_notifier", "false"),
+    ("npm_config_fund", "false"),
     ("PYTHONUNBUFFERED", "1"),
     ("NO_COLOR", "1"),
 ];

@@ -107,8 +107,10 @@ impl Walk<'_> {
         }
         let os_name = std::os::unix::ffi::OsStrExt::from_bytes(name);
         let os_name: &std::ffi::OsStr = os_name;
-        let Ok(stat) = statat(at, os_name, AtFlags::SYMLINK_NOFOLLOW) else {
-            return;
+        let stat = match statat(at, os_name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return,
+            Err(error) => return self.blind(path, error),
         };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return self.inner(at, path, name, deep, ignored);
@@ -199,6 +201,15 @@ impl Walk<'_> {
         self.found.left_out.push((path.to_vec(), why.to_owned()));
     }
 
+    /// A folder that may be listed and not entered: what it names is there, and cannot be looked at.
+    fn blind(&mut self, path: &[u8], error: Errno) {
+        let slash = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        let folder = &path[..slash];
+        if self.found.closed.last().is_none_or(|last| last != folder) {
+            self.close(folder, &format!("cannot be looked into: {error}"));
+        }
+    }
+
     fn close(&mut self, path: &[u8], why: &str) {
         self.leave(&[path, b"/"].concat(), why);
         self.found.closed.push(path.to_vec());
@@ -225,5 +236,7 @@ fn names(at: &OwnedFd, space: &mut Vec<u8>) -> rustix::io::Result<Vec<Vec<u8>>> 
         }
     }
     names.sort();
+    // What is renamed meanwhile may be listed twice.
+    names.dedup();
     Ok(names)
 }

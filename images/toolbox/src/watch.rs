@@ -13,6 +13,8 @@ pub const LEASE: Duration = Duration::from_secs(60);
 const ROUND: Duration = Duration::from_millis(500);
 /// A look at the disk may take this part of the time.
 const SHARE: u32 = 20;
+/// The longest pause between two looks, however long they take: what is written meanwhile is not seen.
+const BLIND: Duration = Duration::from_secs(5);
 
 /// When the last ping came, and how long one lasts.
 pub struct Lease {
@@ -86,7 +88,7 @@ impl Watch {
             }
             let begun = Instant::now();
             let (last, used) = self.room.look();
-            due = Instant::now() + begun.elapsed() * SHARE;
+            due = Instant::now() + (begun.elapsed() * SHARE).min(BLIND);
             let grown = used.bytes > last.bytes || used.inodes > last.inodes;
             // Over the limit and shrinking is an agent that cleans up.
             if let Some(limit) = self.room.passed(used).filter(|_| grown) {

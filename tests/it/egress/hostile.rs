@@ -120,7 +120,10 @@ async fn nobody_may_open_a_way_out_that_was_not_given() {
     let kept = Arc::default();
     let mut toolbox = Toolbox::new(Some(exit(private(vec![]), &kept))).await;
     toolbox.knock(7, "web.test", 80).await;
-    assert_eq!(toolbox.broken().await, "frame out of place");
+    assert_eq!(
+        toolbox.broken().await,
+        "frame on a channel that is not open"
+    );
     toolbox.remote.close().await;
 }
 
