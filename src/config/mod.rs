@@ -83,6 +83,8 @@ pub struct Config {
     /// By name: `openai`, `anthropic`, the user's, and after `apply` the plan's.
     pub providers: BTreeMap<String, Provider>,
     pub trace: trace::Options,
+    /// After `apply`: what the plan lets Wharf add to requests, by the variable that holds it.
+    pub credentials: BTreeMap<String, String>,
     /// Values that must not reach a model, a journal, a span, a sandbox or a screen.
     pub secrets: Vec<String>,
     /// NO_COLOR is set.
@@ -187,6 +189,7 @@ pub fn load_with(flags: &Flags, cwd: &Path, env: Env) -> Result<Config, Error> {
         over: Layer::of_flags(flags, &env, cwd, &state)?,
         under: Layer::of_file(&file, &path)?,
         providers: providers::known(&file.providers, &env)?,
+        credentials: BTreeMap::new(),
         secrets: env.secrets(),
         no_color: env.text("NO_COLOR").is_some(),
         cwd: cwd.to_owned(),
@@ -222,6 +225,7 @@ impl Config {
         let keys = self.providers.values().filter_map(|p| p.key.as_ref());
         self.secrets.extend(keys.map(|key| key.expose().to_owned()));
         self.secrets.extend(self.trace.secrets.iter().cloned());
+        self.secrets.extend(self.credentials.values().cloned());
         self.secrets
             .retain(|secret| secret.len() >= env::SECRET_MIN);
         self.secrets.sort();

@@ -12,6 +12,9 @@ mod error;
 mod files;
 mod forms;
 mod graph;
+mod host;
+mod inject;
+mod network;
 mod nodes;
 mod parse;
 mod raw;
@@ -27,6 +30,9 @@ pub use built_in::DEFAULT;
 pub use draw::{Drawing, draw};
 pub use error::Error;
 pub use graph::Dag;
+pub use host::{Allowed, Host};
+pub use inject::Inject;
+pub use network::{Network, Reach};
 pub use nodes::GraphError;
 pub use parse::parse;
 pub use roles::{ENDINGS, TOOLS};
@@ -131,13 +137,6 @@ pub struct Sandbox {
     pub runtime: Option<String>,
     /// Containers kept ready for the next agents.
     pub warm: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    None,
-    Full,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

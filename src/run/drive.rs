@@ -249,7 +249,9 @@ impl Drive {
             return;
         };
         if standing.tree.is_large() {
-            let spec = super::settings::spec(&self.shared, sandbox, image, "layer");
+            // Nothing runs in the container that is filled.
+            let network = crate::sandbox::Network::None;
+            let spec = super::settings::spec(&self.shared, sandbox, image, "layer", network);
             let saying = Arc::new(Saying(self.shared.clone()));
             self.shared.pool.layer(&spec, standing.tree.clone(), saying);
         }

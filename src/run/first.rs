@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::Error;
 use super::drive::Drive;
+use super::egress;
 use super::trees::Standing;
 use super::words;
 use crate::agent::first::{First, Merging, Planning, Ran, Side, Verifying, Work, message};
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::CommandRun;
-use crate::plan::{self, Kind, Role, Subtask};
+use crate::plan::{Kind, Role, Subtask};
 use crate::sandbox::Image;
 use crate::workspace::{Conflict, DifferenceStatus};
 
@@ -195,7 +196,7 @@ fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standin
             .trim()
             .to_owned(),
         limits: limits(role),
-        network: role.sandbox.network == plan::Network::Full,
+        network: egress::reachable(&role.sandbox.network),
         acceptance: shared
             .plan
             .acceptance

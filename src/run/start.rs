@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::board::{Board, Notice};
 use super::drive::Drive;
+use super::egress;
 use super::gate::Gates;
 use super::pot::{Amount, Limits, Pot};
 use super::shared::Shared;
@@ -253,11 +254,6 @@ fn started(order: &Order, id: &RunId, trace_id: Option<String>) -> RunStarted {
 }
 
 fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
-    let full = order
-        .plan
-        .roles
-        .values()
-        .filter(|r| r.sandbox.network == crate::plan::Network::Full);
     let names = finish::model_names(&order.models);
     Notice::Started {
         run: id.to_string(),
@@ -265,7 +261,7 @@ fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
         recorded: names.iter().any(|name| name.starts_with("replay:")),
         model: names.join(", "),
         run_dir: dir.display().to_string(),
-        network: full.map(|role| role.name.to_string()).collect(),
+        network: egress::announced(&order.plan),
     }
 }
 

@@ -14,6 +14,7 @@ mod commit;
 mod connect;
 mod container;
 mod docker;
+pub mod egress;
 mod engine;
 mod image;
 mod layer;
@@ -23,10 +24,12 @@ pub mod memory;
 
 mod network;
 mod open;
+mod outbox;
 mod pool;
 mod profile;
 pub mod remote;
 mod remote_layer;
+mod remote_run;
 mod remote_tree;
 mod shelf;
 mod spare;
@@ -165,11 +168,13 @@ pub struct Labels {
     pub subtask: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
     None,
     /// A network of its own with a way out.
     Full,
+    /// None, and a proxy inside through which Wharf reaches the hosts of a policy.
+    Allow(egress::Policy),
 }
 
 /// A set of files: what a sandbox is opened at.

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::call;
 use super::container::{self, Life};
 use super::docker::Docker;
+use super::egress;
 use super::network;
 use super::profile;
 use super::remote::{self, Closer, Remote, Start};
@@ -39,7 +40,7 @@ pub(super) async fn start(
 /// The network that the spec asks for, made for this sandbox alone.
 async fn own_network(docker: &Docker, spec: &Spec) -> Result<Option<String>, Error> {
     match spec.network {
-        Network::None => Ok(None),
+        Network::None | Network::Allow(_) => Ok(None),
         Network::Full => network::create(docker, spec.labels.to_map())
             .await
             .map(Some),
@@ -62,6 +63,7 @@ async fn launch(
         tree_base: None,
         git: true,
         disk: spec.disk,
+        egress: exit(docker, spec),
         closer: closer(&life, docker, network),
     };
     let streams = (running.reader, running.writer);
@@ -72,6 +74,18 @@ async fn launch(
         container::remove(docker, &life.id).await;
     }
     greeted
+}
+
+/// The way out that the spec asks for.
+fn exit(docker: &Docker, spec: &Spec) -> Option<egress::Exit> {
+    match &spec.network {
+        Network::Allow(policy) => Some(egress::Exit {
+            policy: policy.clone(),
+            way: docker.way.clone(),
+            port: egress::PORT,
+        }),
+        Network::None | Network::Full => None,
+    }
 }
 
 fn facts(docker: &Docker, spec: &Spec, life: &Life) -> Facts {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::keeper::{Keeper, Taken, Word};
 use super::call;
-use super::{Engine, Error, Labels, Layer, Progress, Sandbox, Spec, Tree};
+use super::{Engine, Error, Labels, Layer, Network, Progress, Sandbox, Spec, Tree};
 
 /// Bytes and files of a tree from which a layer of its own is worth making.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -153,7 +153,9 @@ impl Pool {
         key: String,
         wanted: &Wanted<'_>,
     ) -> Arc<dyn Sandbox> {
-        if wanted.warm > 0 {
+        // Whoever hears of a way out is one agent's; a container with one cannot be another's.
+        let owned = matches!(wanted.spec.network, Network::Allow(_));
+        if wanted.warm > 0 && !owned {
             self.say(Word::Keep {
                 key,
                 spec: unowned(wanted.spec),

@@ -8,6 +8,7 @@ use bollard::models::{
 };
 
 use super::connect::EngineFacts;
+use super::egress::VARIABLES;
 use super::{Error, Labels, Network, Spec};
 
 /// Where the baked image holds the toolbox.
@@ -114,6 +115,9 @@ fn environment(spec: &Spec) -> Vec<String> {
         ("TERM", "dumb"),
     ]
     .into();
+    if matches!(spec.network, Network::Allow(_)) {
+        env.extend(VARIABLES);
+    }
     env.extend(spec.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     env.iter()
         .map(|(key, value)| format!("{key}={value}"))
@@ -127,7 +131,7 @@ fn host(spec: &Spec, facts: &EngineFacts, network: Option<&str>) -> HostConfig {
         security_opt: Some(security(facts)),
         privileged: Some(false),
         readonly_rootfs: Some(false),
-        network_mode: Some(match (spec.network, network) {
+        network_mode: Some(match (&spec.network, network) {
             (Network::Full, Some(name)) => name.to_owned(),
             _ => "none".to_owned(),
         }),

@@ -2,7 +2,8 @@
 //!
 //! The shell knows `true`, `false`, `exit N`, `echo TEXT`, `cat F`, `rm F`, `sleep N` (in tokio's
 //! time), `test -f F`, `grep -q TEXT F`, `> F` and `>> F` after `echo`, joined by `&&`, `;` and line
-//! ends; anything else is exit code 127.
+//! ends; anything else is exit code 127. There is no network whatever a spec says: a policy of hosts is
+//! taken, no command could use it, and its listener hears nothing.
 //!
 //! Owns: the files of each sandbox and their last scan.
 //! Takes: a tree.
