@@ -126,6 +126,16 @@ pub struct CallOutput {
     pub seconds: f64,
 }
 
+impl CallOutput {
+    /// True when the call ran, went well and showed something: what the pass of a criterion may rest on.
+    /// One that was refused, failed or handed back shows nothing.
+    pub fn shows(&self) -> bool {
+        use tools::Ending::{Plan, Report, Verdict};
+        let endings = [Plan, Report, Verdict];
+        !self.failed && endings.iter().all(|ending| ending.tool() != self.tool)
+    }
+}
+
 /// How an agent ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {

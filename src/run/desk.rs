@@ -49,7 +49,7 @@ pub(super) struct Now {
     pub owed: BTreeSet<String>,
     /// The ending call was taken: the snapshot is what it spoke of.
     pub handed_in: bool,
-    /// The numbers of results that were journaled.
+    /// The numbers of journaled results that a verdict may rest on.
     results: BTreeSet<u32>,
 }
 
@@ -166,7 +166,8 @@ impl Desk {
             })?;
         self.now.send_modify(|now| {
             now.journaled = now.snapshot.clone();
-            now.results.extend(turn.results.iter().map(|r| r.number));
+            let showing = turn.results.iter().filter(|result| result.shows());
+            now.results.extend(showing.map(|result| result.number));
         });
         self.shared
             .board

@@ -20,7 +20,7 @@ pub(super) struct Recalled {
     /// Where its files stand.
     pub at: Standing,
     pub left_out: Vec<(String, String)>,
-    /// The numbers of its results.
+    /// The numbers of its results that a verdict may rest on.
     pub results: BTreeSet<u32>,
     /// Calls of its model that are settled.
     pub calls: u32,
@@ -75,9 +75,10 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
         .iter()
         .flat_map(|p| p.results.iter().flatten())
         .collect();
-    let numbers: BTreeSet<u32> = results.iter().map(|result| result.number).collect();
+    let showing = results.iter().filter(|result| result.shows());
+    let numbers: BTreeSet<u32> = showing.map(|result| result.number).collect();
     let bounces = results.iter().filter(|result| bounced(result)).count() as u32;
-    let told = (!numbers.is_empty()).then(|| words(left_out));
+    let told = (!results.is_empty()).then(|| words(left_out));
     if let Some(last) = past.last_mut().filter(|_| told.is_some()) {
         last.told.clone_from(&told);
     }

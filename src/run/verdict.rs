@@ -15,7 +15,7 @@ pub(super) struct Judged {
 
 /// Where evidence may point.
 pub(super) trait Evidence {
-    /// True when the verifier's own call `#number` has a result.
+    /// True when the verifier's own call `#number` ran, went well and has a result.
     fn has_call(&self, number: u32) -> bool;
     /// True when the judged tree has this line.
     fn has_line(&self, path: &str, line: u64) -> bool;
@@ -67,7 +67,7 @@ pub(super) fn faults(
             [] => faults.push(format!("criterion {number} is missing; repeat its exact words: {text}")),
             [one] if passes(one) && !supported(one, evidence) => faults.push(format!(
                 "the pass of criterion {number} names no evidence that exists: give `#N`, the number of a \
-                 call of your own, or `path:line`"
+                 call of your own that went well, or `path:line`"
             )),
             [_] => {}
             _ => faults.push(format!("criterion {number} is answered more than once")),

@@ -138,7 +138,8 @@ impl Drive {
         };
         let judged = match &end.outcome.ended {
             Ok(arguments) => {
-                let calls = end.outcome.results.iter().map(|r| r.number).collect();
+                let calls = end.outcome.results.iter().filter(|r| r.shows());
+                let calls = calls.map(|r| r.number).collect();
                 let seen = witness.seen(arguments, calls).await;
                 let seen = seen.map_err(|source| Error::Workspace { source })?;
                 let judged = verdict::judge(arguments, &asked, &seen);

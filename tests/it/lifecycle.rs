@@ -308,7 +308,7 @@ async fn until_ready(pool: &Pool, spec: &Spec) {
     }
 }
 
-/// Ids of a run's containers that nobody works in; waits for as many.
+/// Ids of a run's containers that nobody works in; waits for so many at least.
 async fn warm(look: &bollard::Docker, run: &str, count: usize) -> Vec<String> {
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
@@ -323,14 +323,10 @@ async fn warm(look: &bollard::Docker, run: &str, count: usize) -> Vec<String> {
         };
         let list = look.list_containers(Some(options)).await.unwrap();
         let ids: Vec<String> = list.into_iter().filter_map(|summary| summary.id).collect();
-        if ids.len() == count {
+        if ids.len() >= count {
             return ids;
         }
-        assert!(
-            Instant::now() < limit,
-            "{} are warm, not {count}",
-            ids.len()
-        );
+        assert!(Instant::now() < limit, "{} are warm of {count}", ids.len());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -388,7 +384,7 @@ async fn a_cancelled_run_keeps_nothing_warm() {
     let pool = Pool::new(Arc::new(docker), &cancel);
     let sandbox = from_pool(&pool, &wanted, &base(), 2).await;
     warm(&look, "run-warm-cancelled", 1).await;
-    // One is there, the other on its way.
+    // One is there, the other there or on its way.
     cancel.cancel();
     sandbox.close().await;
     pool.close().await;

@@ -365,6 +365,43 @@ async fn a_failing_acceptance_command_outweighs_a_verdict_of_pass() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_refused_or_failed_is_no_evidence() {
+    type Script = fn(&Ask) -> Answer;
+    // Each answers the first request with a call that shows nothing, and then rests on it.
+    let firsts: [(&str, Script); 4] = [
+        ("its own verdict, handed back", |_| {
+            passes(&["It is done"], "#1")
+        }),
+        ("a file that is not there", |_| {
+            Answer::call("read_file", json!({"path": "none.txt"}))
+        }),
+        ("a tool that there is not", |_| {
+            Answer::call("look_around", json!({}))
+        }),
+        ("a command that failed", |_| {
+            Answer::call("bash", json!({"command": "exit 1"}))
+        }),
+    ];
+    for (name, first) in firsts {
+        let world = World::new(&[("a.txt", "a\n")]);
+        let ran = world
+            .run(&plan(CRITERIA, &[("a", &[])]), move |ask| {
+                match (ask.role, ask.ordinal) {
+                    (Role::Verifier, 0) => first(ask),
+                    (Role::Verifier, _) => passes(&["It is done"], "#1"),
+                    _ => report("done", "nothing to do"),
+                }
+            })
+            .await;
+        assert_eq!(
+            (ran.summary.status, ran.summary.exit_code),
+            (Status::Unverified, 4),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn whatever_is_no_verdict_is_no_pass() {
     type Script = fn(&Ask) -> Answer;
     let answers: [(&str, Script); 6] = [
