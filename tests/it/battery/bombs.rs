@@ -77,7 +77,7 @@ async fn row_04_a_disk_filler() {
         .nth(1)
         .and_then(|note| note.split(" (").next());
     let how = match (done.exit, limit) {
-        (Exit::Code(137), Some(limit)) => format!("killed: {limit}"),
+        (Exit::Full(137), Some(limit)) => format!("killed: {limit}"),
         (exit, _) => format!("{exit:?}: {text}"),
     };
     assert_eq!(sandbox.run("rm /workspace/f").await.0, Exit::Code(0));

@@ -91,7 +91,7 @@ pub const ROWS: [Row; 38] = [
     ),
     row(
         12,
-        "a file of 1 TiB of holes",
+        "a file of 3 GiB of holes; 1 TiB is refused",
         "left out of the change, by its size; nothing of it read",
         Same,
     ),

@@ -29,7 +29,9 @@ async fn row_12_a_file_of_holes() {
     let sandbox = trial.open().await;
     assert_eq!(
         sandbox
-            .run("truncate -s 1T /workspace/holes; echo x > small")
+            .run(
+                "truncate -s 1T huge && exit 9; rm -f huge; truncate -s 3G holes && echo x > small"
+            )
             .await
             .0,
         Exit::Code(0)
