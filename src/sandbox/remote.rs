@@ -18,7 +18,7 @@ use wharf_toolbox::wire::VERSION;
 use super::claims;
 use super::egress::{self, Office};
 use super::link::{Link, connect};
-use super::remote_run::{finished, outcome};
+use super::remote_run::{finished, outcome, verb};
 use super::remote_tree::{Below, changes};
 use super::{
     Answer, Break, Cause, Changes, Command, Doubt, Error, Facts, Finished, Listing, ProcessAction,
@@ -264,20 +264,6 @@ impl Remote {
             Ok(Ok((Reply::Told { .. }, _))) if cancel.is_cancelled() => Err(Error::Cancelled),
             Ok(Ok(_)) => Err(self.odd("run")),
         }
-    }
-}
-
-fn verb(request: &Request) -> &'static str {
-    match request {
-        Request::Run { .. } => "run",
-        Request::Process { .. } => "process",
-        Request::Read { .. } => "read",
-        Request::Write { .. } => "write",
-        Request::List { .. } => "list",
-        Request::Grep { .. } => "grep",
-        Request::Upload { .. } => "upload",
-        Request::Ledger => "ledger",
-        Request::Scan => "scan",
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use wharf_toolbox::message::{Ended, Printed, Ran, Reply};
+use wharf_toolbox::message::{Ended, Printed, Ran, Reply, Request};
 
 use super::broken::broken;
 use super::link_call::Call;
@@ -74,4 +74,19 @@ fn stream(printed: Printed, body: &mut Bytes) -> Result<Stream, &'static str> {
         total: printed.total,
         spool,
     })
+}
+
+/// A request in one word, for messages.
+pub(super) fn verb(request: &Request) -> &'static str {
+    match request {
+        Request::Run { .. } => "run",
+        Request::Process { .. } => "process",
+        Request::Read { .. } => "read",
+        Request::Write { .. } => "write",
+        Request::List { .. } => "list",
+        Request::Grep { .. } => "grep",
+        Request::Upload { .. } => "upload",
+        Request::Ledger => "ledger",
+        Request::Scan => "scan",
+    }
 }
