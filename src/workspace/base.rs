@@ -78,6 +78,7 @@ impl Store {
             left_out: left_out
                 .map(|(at, why)| (path::display(at), why.clone()))
                 .collect(),
+            outer: listing::outer(&self.git, &source.path, listing.git).await?,
             prefix: listing.prefix,
         })
     }

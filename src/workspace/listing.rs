@@ -101,6 +101,15 @@ async fn prefix(git: &Git, dir: &Path) -> Result<String, Error> {
     })
 }
 
+/// Where a directory that is taken as one without git lies in the repository around it; empty where
+/// there is none.
+pub(super) async fn outer(git: &Git, dir: &Path, kind: GitKind) -> Result<String, Error> {
+    match (kind, in_repository(dir)) {
+        (GitKind::None, true) => prefix(git, dir).await,
+        _ => Ok(String::new()),
+    }
+}
+
 /// The commit HEAD names; None only where the branch it names has none yet.
 async fn head(git: &Git, dir: &Path) -> Result<Option<String>, Error> {
     let call = Call::new("rev-parse", dir).args(["--verify", "-q", "HEAD^{commit}"]);

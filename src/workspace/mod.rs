@@ -69,6 +69,10 @@ pub struct Base {
     pub left_out: Vec<(String, String)>,
     /// The workspace's place inside its repository, empty at the top: `sub/dir`.
     pub prefix: String,
+    /// The place of a workspace that the repository around it ignores as a whole, else empty: the
+    /// base is taken as without git, and git still finds that repository from inside.
+    #[serde(default)]
+    pub outer: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -41,6 +41,7 @@ mod images; // what they are made of
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.
+mod patches; // the printed command applies the patch, wherever the workspace stands
 mod runs;
 
 // Whole runs through the real program on a real engine.
