@@ -31,6 +31,7 @@ mod show;
 mod signals;
 mod state;
 mod story;
+mod target;
 mod text;
 mod value;
 mod wording;

@@ -155,6 +155,12 @@ pub fn delivered(summary: &Summary) -> String {
     let mut out = String::new();
     if let Some(branch) = &summary.branch {
         out.push_str(&format!("branch:  {}\n", text::line(branch, 200)));
+        if summary.dirty {
+            out.push_str(
+                "         its first commit, \"working tree at start\", holds what you had not \
+                 committed, untracked files too\n",
+            );
+        }
     }
     if let Some(patch) = &summary.patch {
         out.push_str(&format!("patch:   {}\n", text::plain(patch)));

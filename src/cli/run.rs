@@ -147,7 +147,7 @@ pub struct Done {
 }
 
 async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Fault> {
-    let order = order::ready(order::place(args)?, teller, stop).await?;
+    let order = order::ready(order::place(args).await?, teller, stop).await?;
     let (plan, tracer) = (order.plan.clone(), order.tracer.clone());
     let summary = run::start(order).await;
     tracer.flush(order::FLUSH_LIMIT).await;

@@ -7,15 +7,21 @@ use super::summary::{Status, Summary, Verdict, VerdictStatus};
 /// What the operator does next, as a command.
 pub fn next(summary: &Summary, copy: bool) -> String {
     let run = &summary.run;
+    let passed = summary.verdict.as_ref().map(|v| v.status) == Some(VerdictStatus::Pass);
     match summary.status {
+        // What passed and could not be delivered, or not be applied to files that changed meanwhile.
+        Status::Error if passed && copy => format!("wharf diff {run} > {run}.patch"),
+        Status::Error if passed => format!("wharf apply {run}"),
+        Status::Passed if summary.exit_code != 0 => format!("wharf apply {run}"),
         Status::Passed if summary.branch.is_none() && summary.patch.is_none() => {
             format!("wharf show {run}")
         }
         // The directory itself was never meant to change.
         Status::Passed if copy => format!("wharf diff {run}"),
         Status::Passed => match &summary.branch {
-            Some(branch) => format!("git merge {branch}"),
-            None => format!("wharf apply {run}"),
+            // Git refuses to merge over files that are not committed, and the branch holds them too.
+            Some(branch) if !summary.dirty => format!("git merge {branch}"),
+            _ => format!("wharf apply {run}"),
         },
         Status::Failed | Status::Unverified => format!("wharf show {run}"),
         Status::Limited | Status::Interrupted | Status::Error => format!("wharf log {run}"),

@@ -58,6 +58,10 @@ pub fn of(state: &State, dir: &Path) -> Summary {
         warnings: state.warnings.clone(),
         verdict: verdict(state),
         base: state.base.as_ref().map(|b| b.commit.to_string()),
+        dirty: state
+            .base
+            .as_ref()
+            .is_some_and(|b| b.details["dirty"] == true),
         snapshot: None,
         branch: delivered.and_then(|d| d.branch),
         apply: patch

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use bytes::Bytes;
 
 use super::base::Start;
+use super::branch::{self, exists, refused};
 use super::differences::{Change, Entry};
 use super::git::{Call, Git, object_id, one_line};
 use super::{Base, Error, GitKind, Step, Store, import, path};
@@ -44,12 +45,9 @@ impl Store {
         steps: &[Step],
     ) -> Result<Delivered, Error> {
         if base.git == GitKind::None {
-            return Err(refused(
-                "the workspace is in no git repository",
-                "use --patch FILE",
-            ));
+            return Err(branch::none());
         }
-        let reference = self.branch_ref(source, name).await?;
+        let reference = branch::reference(&self.git, source, name).await?;
         let existing = existing(&self.git, source, &reference).await?;
         let start = self.load_start(&base.commit).await?;
         let plan = self.plan(source, base, &start, steps).await?;
@@ -79,20 +77,6 @@ impl Store {
             branch: name.to_owned(),
             commit,
         })
-    }
-
-    async fn branch_ref(&self, source: &Path, name: &str) -> Result<String, Error> {
-        let reference = format!("refs/heads/{name}");
-        let call = Call::new("check-ref-format", source).arg(&reference);
-        let output = self.git.try_ask(call, b"").await?;
-        if output.code != 0 || name.starts_with('-') || name == "HEAD" {
-            let what = format!(
-                "`{}` cannot be the name of a branch",
-                path::display(name.as_bytes())
-            );
-            return Err(refused(&what, "choose another with --branch"));
-        }
-        Ok(reference)
     }
 
     async fn plan(
@@ -182,12 +166,7 @@ impl Quarantine {
             path: store.dir.clone(),
             source,
         };
-        let call = Call::new("rev-parse", source).arg("--show-object-format");
-        let format = store.git.line(call).await?;
-        if format != "sha1" {
-            let what = format!("the repository names its objects by {format}, not by sha1");
-            return Err(refused(&what, "use --patch FILE"));
-        }
+        branch::object_format(&store.git, source).await?;
         let call = Call::new("rev-parse", source).args([
             "--path-format=absolute",
             "--git-path",
@@ -316,21 +295,6 @@ async fn create(
         0 => Ok(()),
         _ if output.stderr.contains("exists") => Err(exists(name)),
         _ => Err(output.into_error("update-ref")),
-    }
-}
-
-fn exists(name: &str) -> Error {
-    let what = format!("a branch `{name}`, or one above or below that name, exists already");
-    refused(
-        &what,
-        "choose another name with --branch, or delete that branch",
-    )
-}
-
-fn refused(what: &str, hint: &str) -> Error {
-    Error::Refused {
-        what: what.to_owned(),
-        hint: hint.to_owned(),
     }
 }
 

@@ -6,7 +6,9 @@
 //! Never: a container; a git command inside a directory an agent wrote to.
 
 mod apply;
+mod around;
 mod base;
+mod branch;
 mod contents;
 mod deliver;
 mod differences;
@@ -28,6 +30,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use self::apply::Force;
+pub use self::branch::branch_free;
 pub use self::deliver::Delivered;
 pub use self::differences::Patch;
 pub use self::git::{Git, Version};

@@ -41,7 +41,7 @@ mod images; // what they are made of
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.
-mod patches; // the printed command applies the patch, wherever the workspace stands
+mod next; // what a result says to type next does what it says
 mod runs;
 
 // Whole runs through the real program on a real engine.
@@ -54,3 +54,4 @@ mod spans;
 
 // What a person sees: help, refusals, exit codes, what is printed where.
 mod cli;
+mod hints; // what somebody is told who knows only the README

@@ -10,7 +10,7 @@ mod apply;
 mod base;
 mod canary;
 mod deliver;
-mod fixture;
+pub mod fixture;
 mod merge;
 mod random;
 mod store;
