@@ -48,6 +48,21 @@ impl Fault {
         self
     }
 
+    /// Where a full disk is what went wrong, the hint is about that alone.
+    pub fn of_full_disk(mut self) -> Self {
+        let full = ["No space left on device", "Disk quota exceeded"];
+        if self.kind != out::KIND && full.iter().any(|words| self.message.contains(words)) {
+            let where_ = super::STATE.get().map_or_else(String::new, |state| {
+                format!(" ({} holds the runs)", state.display())
+            });
+            self.hint = format!(
+                "free some space on that disk{where_}, or name another state directory by WHARF_HOME; \
+                 `wharf clean --runs --older-than 7d` removes old runs"
+            );
+        }
+        self
+    }
+
     /// The object programs read: `{"error":{…}}`.
     pub fn to_json(&self) -> serde_json::Value {
         json!({"error": {
@@ -118,8 +133,19 @@ impl From<crate::run::Error> for Fault {
 
 impl From<crate::journal::Error> for Fault {
     fn from(error: crate::journal::Error) -> Self {
-        Self::new(3, "journal", error.to_string())
-            .hint("`wharf log RUN --check` says which line is damaged")
+        use crate::journal::Error;
+        let hint = match &error {
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                let dir = path.parent().unwrap_or(path);
+                return Self::new(3, "journal", format!("{} holds no journal", dir.display()))
+                    .hint("no run ever began there; remove that directory");
+            }
+            Error::Io { .. } | Error::Closed { .. } => "`wharf doctor` checks the state directory",
+            Error::Damaged { .. } => {
+                "what came before that line still holds; report.md beside it says what the run came to"
+            }
+        };
+        Self::new(3, "journal", error.to_string()).hint(hint)
     }
 }
 

@@ -60,7 +60,7 @@ pub async fn main(args: Vec<OsString>) -> i32 {
     };
     match parsed.verb.act().await {
         Ok(code) => code,
-        Err(fault) => fault.tell(form),
+        Err(fault) => fault.of_full_disk().tell(form),
     }
 }
 

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use super::fault::Fault;
 
+/// The word for programs when standard output cannot take an answer.
+pub const KIND: &str = "output";
+
 /// How a verb answers on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -44,9 +47,12 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Fault> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(bytes);
     match written.and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Fault::environment(format!(
-            "write to standard output: {error}"
-        ))),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(
+                Fault::new(3, KIND, format!("write to standard output: {error}"))
+                    .hint("send it somewhere that can take it"),
+            )
+        }
         _ => Ok(()),
     }
 }

@@ -136,7 +136,7 @@ pub async fn act(args: Args) -> Result<i32, Fault> {
     };
     live.close();
     let done = outcome?;
-    print(&args, &done)?;
+    print(&args, &done).map_err(|fault| beyond(fault, &done.summary))?;
     Ok(done.summary.exit_code)
 }
 
@@ -160,6 +160,16 @@ async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Faul
         false => None,
     };
     Ok(Done { summary, plan_text })
+}
+
+/// A result that could not be printed is still there.
+fn beyond(fault: Fault, summary: &Summary) -> Fault {
+    let hint = format!(
+        "the run is {}; `wharf show {} --json` prints its result",
+        result::status(summary.status),
+        summary.run
+    );
+    fault.hint(hint)
 }
 
 fn print(args: &Args, done: &Done) -> Result<(), Fault> {

@@ -19,6 +19,7 @@ mod ends;
 mod execute;
 mod finish;
 mod first;
+mod fresh;
 mod gate;
 mod merges;
 mod patch;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::board::{Board, Notice};
 use super::drive::Drive;
+use super::fresh::Fresh;
 use super::gate::Gates;
 use super::pot::{Amount, Limits, Pot};
 use super::shared::Shared;
@@ -81,6 +82,7 @@ struct Opened {
 async fn open(order: Order) -> Result<Opened, Error> {
     let id = order.options.run_id.clone().unwrap_or_else(new_id);
     let (dir, lock) = make_dir(&order.options.state, &id)?;
+    let fresh = Fresh::new(&dir);
     write(&dir.join("plan.yaml"), order.plan_text.as_bytes())?;
     let (writer, journal, _) = Writer::open(&dir.join("journal.jsonl"))?;
     let span = order.tracer.run(&RunStart {
@@ -90,6 +92,7 @@ async fn open(order: Order) -> Result<Opened, Error> {
     writer
         .append(Event::RunStarted(started(&order, &id, span.trace_id())))
         .await?;
+    fresh.begun();
     order.watch.notice(&announcement(&order, &id, &dir));
     let based = tokio::select! {
         based = take_base(&order, &dir) => based,
@@ -98,7 +101,8 @@ async fn open(order: Order) -> Result<Opened, Error> {
     let based = match based {
         Ok(based) => based,
         Err(error) => {
-            writer.append(never_started(&error)).await?;
+            // Where this cannot be written either, the first failure is the one to tell.
+            drop(writer.append(never_started(&error)).await);
             return Err(error);
         }
     };
@@ -294,10 +298,12 @@ fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
         },
         _ => failed(error),
     })?;
+    let fresh = Fresh::new(&dir);
     let lock = File::create(dir.join("lock")).map_err(failed)?;
     // The directory is new: only somebody who looks whether it is alive can hold the lock, for a moment.
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
         .map_err(|error| failed(error.into()))?;
+    fresh.begun();
     Ok((dir, lock))
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::git::{LIMIT, object_id, unreadable};
+use super::git::{LIMIT, object_id, said, unreadable};
 use super::globs::Globs;
 use super::store::{fields, mode_of};
 use super::{Difference, DifferenceStatus, Error, Mode, Store, path};
@@ -109,7 +109,7 @@ impl Store {
             code => Err(Error::Git {
                 operation: "diff-tree",
                 code: code.unwrap_or(-1),
-                stderr: path::display(&output.stderr),
+                stderr: said(&output.stderr),
             }),
         }
     }

@@ -1,8 +1,10 @@
 //! What somebody is told who knows only the README: early, once, and with what to do next.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::cli::{home, object, wharf};
+use serde_json::json;
+
+use crate::cli::{events, home, object, run, wharf, write_run};
 use crate::workspace::fixture::{git, init};
 use crate::world::put;
 
@@ -84,4 +86,48 @@ fn a_file_that_cannot_be_made_or_would_be_replaced_is_refused_before_anything_st
     command.env("OPENAI_API_KEY", "k-123456789");
     let words = ["run", "t", "-m", "openai/x", "--patch", "empty.patch"];
     assert_eq!(command.args(words).output().unwrap().status.code(), Some(3));
+}
+
+/// A run whose journal is whole and has its end.
+fn ended(home: &Path) -> PathBuf {
+    let mut lines = events("r-one");
+    lines.push(
+        json!({"type": "run_ended", "status": "error", "exit_code": 3,
+        "reason": "the store broke", "result": null}),
+    );
+    write_run(home, "r-one", &lines)
+}
+
+#[test]
+fn a_run_that_ended_without_a_result_is_shown_as_what_it_is() {
+    let home = home();
+    ended(home.path());
+    let (code, stdout, _) = run(home.path(), &["show", "last"]);
+    assert_eq!(code, 0);
+    assert!(stdout.starts_with("error  run r-one"), "{stdout}");
+    assert!(stdout.contains("the store broke"), "{stdout}");
+    let (_, stdout, _) = run(home.path(), &["show", "last", "--json"]);
+    assert_eq!(object(&stdout)["status"], "error");
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_told_by_what_is_wrong_with_it() {
+    let home = home();
+    std::fs::create_dir_all(home.path().join("state/runs/r-none")).unwrap();
+    let (code, _, stderr) = run(home.path(), &["show", "r-none"]);
+    assert_eq!(code, 3);
+    assert!(stderr.contains("no run ever began there"), "{stderr}");
+    assert!(!stderr.contains("--check"), "{stderr}");
+
+    let dir = ended(home.path());
+    let path = dir.join("journal.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("one step", "two step", 1)).unwrap();
+    std::fs::write(dir.join("result.json"), "").unwrap();
+    let (code, _, stderr) = run(home.path(), &["show", "r-one"]);
+    assert_eq!(code, 3);
+    assert!(
+        stderr.contains("line 3") && stderr.contains("report.md"),
+        "{stderr}"
+    );
 }

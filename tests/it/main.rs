@@ -41,6 +41,7 @@ mod images; // what they are made of
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.
+mod full; // a disk without room, in a mount of its own
 mod next; // what a result says to type next does what it says
 mod runs;
 
