@@ -14,6 +14,7 @@ use crate::run::{
 /// The lines printed when a run ends.
 pub fn lines(summary: &Summary) -> String {
     let mut out = head(summary);
+    out.push_str(&warnings(summary));
     let answers = Answers::of(&summary.models);
     for subtask in &summary.subtasks {
         out.push_str(&subtask_line(subtask, answers));
@@ -29,11 +30,8 @@ pub fn lines(summary: &Summary) -> String {
         out.push_str(&text::block(&summary.summary, "  ", 12));
     }
     out.push_str(&verdict(summary.verdict.as_ref()));
-    // What ignore rules name is build output, of the same kind in every sandbox: report.md lists it.
-    let named = summary
-        .left_out
-        .iter()
-        .filter(|left| left.reason != "ignored");
+    // What agents made and the result lacks is a warning; report.md lists build output too.
+    let named = summary.left_out.iter().filter(|l| l.subtask.is_none());
     let named: BTreeSet<(&str, &str)> = named
         .map(|l| (l.path.as_str(), l.reason.as_str()))
         .collect();
@@ -41,12 +39,17 @@ pub fn lines(summary: &Summary) -> String {
         let (path, why) = (text::line(path, 80), text::line(why, 80));
         out.push_str(&format!("left out: {path} ({why})\n"));
     }
-    for warning in &summary.warnings {
-        out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
-    }
     out.push('\n');
     out.push_str(&delivered(summary));
     out
+}
+
+/// What a headline alone would hide, right below it.
+pub fn warnings(summary: &Summary) -> String {
+    let lines = summary.warnings.iter();
+    lines
+        .map(|warning| format!("  warning: {}\n", text::line(warning, 300)))
+        .collect()
 }
 
 /// `passed  run ID  3m12s  184,220 tokens  $0.42` and the reason.
@@ -320,6 +323,7 @@ mod tests {
         let expected = "\
 unverified  run r1  1m12s, 1 round, 1,200 tokens, cost unknown
   a criterion is unknown
+  warning: w
   ✓ a                    coder        done  1 file, 3 turns, 1.2k tokens, cost unknown, 9.0s
 
   all�[2J done
@@ -330,7 +334,6 @@ verdict: unknown on tree 0123456789
   ? Prices are rounded  [no evidence]
   ✗ protected file changed: tests/t.py
   the verifier says: not sure
-warning: w
 
 branch:  wharf/r1
 details: wharf show r1

@@ -80,7 +80,7 @@ fn unfinished(story: &Story, standing: &str) -> Result<serde_json::Value, Fault>
 
 fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
     let mut out = match finished {
-        Some(summary) => result::head(summary),
+        Some(summary) => result::head(summary) + &result::warnings(summary),
         None => head(story, standing),
     };
     out.push_str(&format!("\ntask: {}\n", text::line(&story.task, 400)));
@@ -119,8 +119,10 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
         }
         None => out.push_str(&facts(story)),
     }
-    for warning in &story.warnings {
-        out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
+    if finished.is_none() {
+        for warning in &story.warnings {
+            out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
+        }
     }
     if let Some(summary) = finished {
         out.push('\n');

@@ -14,6 +14,9 @@ use super::words;
 use crate::id::SubtaskId;
 use crate::journal::{Agent, AgentKind, AgentState, State, Subtask, SubtaskState, SubtaskStatus};
 
+/// The reason of what ignore rules name.
+const IGNORED: &str = "ignored";
+
 /// What the journal tells of a run. Status, exit code and reason are those of its last line; a run
 /// without one was cut off, which is an error until somebody resumes it.
 pub fn of(state: &State, dir: &Path) -> Summary {
@@ -27,6 +30,9 @@ pub fn of(state: &State, dir: &Path) -> Summary {
     let (status, exit_code, reason) = ended(state);
     let delivered = state.delivered.clone();
     let patch = delivered.as_ref().and_then(|d| d.patch.clone());
+    let left_out = left_out(state);
+    let mut warnings = state.warnings.clone();
+    warnings.extend(missing(&left_out));
     Summary {
         schema: SCHEMA.to_owned(),
         wharf_version: run
@@ -54,8 +60,8 @@ pub fn of(state: &State, dir: &Path) -> Summary {
             .collect(),
         conflicts: conflicts(state),
         agents: others(state),
-        left_out: left_out(state),
-        warnings: state.warnings.clone(),
+        left_out,
+        warnings,
         verdict: verdict(state),
         base: state.base.as_ref().map(|b| b.commit.to_string()),
         dirty: state
@@ -211,6 +217,29 @@ fn left_out(state: &State) -> Vec<LeftOut> {
     all
 }
 
+/// What an agent made and the result lacks, so that a pass is not taken for one with all of it. What
+/// ignore rules name is build output.
+fn missing(left_out: &[LeftOut]) -> Option<String> {
+    let made = left_out
+        .iter()
+        .filter(|left| left.subtask.is_some() && left.reason != IGNORED);
+    let paths: BTreeSet<String> = made
+        .map(|left| format!("{} ({})", left.path, left.reason))
+        .collect();
+    let shown: Vec<&str> = paths.iter().take(5).map(String::as_str).collect();
+    let more = match paths.len().saturating_sub(5) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = match paths.len() {
+        0 => return None,
+        1 => "a file that an agent made is".to_owned(),
+        number => format!("{number} files that agents made are"),
+    };
+    let shown = shown.join(", ");
+    Some(format!("{what} not in the result: {shown}{more}"))
+}
+
 fn verdict(state: &State) -> Option<Verdict> {
     let (_, value) = state.verdict.as_ref()?;
     serde_json::from_value(value.clone()).ok()
@@ -296,6 +325,20 @@ mod tests {
             (left[0].path.as_str(), left[0].reason.as_str()),
             (".cache/", "ignored")
         );
+    }
+
+    #[test]
+    fn what_an_agent_made_and_the_result_lacks_is_a_warning() {
+        let mut events = whole();
+        assert_eq!(
+            of(&state(events.clone()), Path::new("/s")).warnings,
+            [""; 0]
+        );
+        events[8]["left_out"] = json!(["big: 80 MiB, more than the 64 MiB a file may have"]);
+        let summary = of(&state(events), Path::new("/s"));
+        let warning = "a file that an agent made is not in the result: \
+                       big (80 MiB, more than the 64 MiB a file may have)";
+        assert_eq!(summary.warnings, [warning]);
     }
 
     #[test]
