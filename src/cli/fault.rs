@@ -92,12 +92,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = text::plain(self.message.trim_end());
-        // A plan error and clap's own begin with their place or with the word `error:`.
-        if message.starts_with("error:") {
-            write!(f, "{message}")?;
-        } else {
-            write!(f, "error: {message}")?;
-        }
+        write!(f, "error: {message}")?;
         if !self.hint.is_empty() {
             write!(f, "\nhint: {}", text::plain(&self.hint))?;
         }
@@ -107,7 +102,20 @@ impl fmt::Display for Fault {
 
 impl From<clap::Error> for Fault {
     fn from(error: clap::Error) -> Self {
-        Self::usage(error.render().to_string())
+        let text = error.render().to_string();
+        let mut parts = text.split("\n\n");
+        let message = parts.next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let mut hints = Vec::new();
+        for line in parts.flat_map(str::lines).map(str::trim) {
+            if let Some(tip) = line.strip_prefix("tip: ") {
+                hints.push(tip.to_owned());
+            } else if line.starts_with("Usage: ") {
+                hints.push(line.replacen("Usage", "usage", 1));
+            }
+        }
+        hints.push("--help says more".to_owned());
+        Self::usage(message).hint(hints.join("; "))
     }
 }
 

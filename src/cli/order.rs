@@ -227,15 +227,17 @@ fn read_task(path: &Path) -> Result<String, Fault> {
 
 /// The directory to work on, absolute and without links.
 fn workspace(config: &Config, file: &PlanFile) -> Result<PathBuf, Fault> {
-    let of_plan = match (file.directory(), &file.plan.workspace.path) {
-        (Some(directory), Some(path)) => Some(directory.join(path)),
-        _ => None,
-    };
-    let path = config
-        .workspace
-        .clone()
-        .or(of_plan)
-        .unwrap_or_else(|| config.cwd.clone());
+    let path = config.workspace.clone().or_else(|| named(file));
+    whole(&path.unwrap_or_else(|| config.cwd.clone()))
+}
+
+/// The directory that a plan names.
+pub fn named(file: &PlanFile) -> Option<PathBuf> {
+    Some(file.directory()?.join(file.plan.workspace.path.as_ref()?))
+}
+
+/// A directory that is there, absolute and without links.
+pub fn whole(path: &Path) -> Result<PathBuf, Fault> {
     let whole = path.canonicalize().map_err(|error| {
         Fault::usage(format!("workspace {}: {error}", path.display()))
             .hint("-C DIR names the directory to work on")

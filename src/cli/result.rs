@@ -25,10 +25,7 @@ pub fn lines(summary: &Summary) -> String {
     for agent in &summary.agents {
         out.push_str(&agent_line(agent, answers));
     }
-    if !summary.summary.trim().is_empty() {
-        out.push('\n');
-        out.push_str(&text::block(&summary.summary, "  ", 12));
-    }
+    out.push_str(&words(summary, 12));
     out.push_str(&verdict(summary.verdict.as_ref()));
     // What agents made and the result lacks is a warning; report.md lists build output too.
     let named = summary.left_out.iter().filter(|l| l.subtask.is_none());
@@ -42,6 +39,23 @@ pub fn lines(summary: &Summary) -> String {
     out.push('\n');
     out.push_str(&delivered(summary));
     out
+}
+
+/// What agents say of the whole; where that was not borne out, it is said first.
+pub fn words(summary: &Summary, limit: usize) -> String {
+    if summary.summary.trim().is_empty() {
+        return String::new();
+    }
+    let whose = match Answers::of(&summary.models) {
+        Answers::Recorded => "words recorded in another run",
+        Answers::Asked => "the agents' own words",
+    };
+    let before = match summary.status {
+        Status::Passed => String::new(),
+        Status::Unverified => format!("  {whose}, not verified:\n"),
+        _ => format!("  {whose}; this run did not pass:\n"),
+    };
+    format!("\n{before}{}", text::block(&summary.summary, "  ", limit))
 }
 
 /// What a headline alone would hide, right below it.
@@ -326,6 +340,7 @@ unverified  run r1  1m12s, 1 round, 1,200 tokens, cost unknown
   warning: w
   ✓ a                    coder        done  1 file, 3 turns, 1.2k tokens, cost unknown, 9.0s
 
+  the agents' own words, not verified:
   all�[2J done
 
 verdict: unknown on tree 0123456789

@@ -113,8 +113,7 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
     }
     match finished {
         Some(summary) => {
-            out.push('\n');
-            out.push_str(&text::block(&summary.summary, "  ", 40));
+            out.push_str(&result::words(summary, 40));
             out.push_str(&result::verdict(summary.verdict.as_ref()));
         }
         None => out.push_str(&facts(story)),

@@ -9,6 +9,7 @@ mod built_in;
 mod check;
 mod draw;
 mod error;
+mod faults;
 mod files;
 mod forms;
 mod graph;
@@ -25,7 +26,8 @@ mod yaml;
 
 pub use built_in::DEFAULT;
 pub use draw::{Drawing, draw};
-pub use error::Error;
+pub use error::{Error, nearest};
+pub use faults::faults;
 pub use graph::Dag;
 pub use nodes::GraphError;
 pub use parse::parse;

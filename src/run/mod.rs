@@ -43,7 +43,7 @@ pub use apply::{Put, apply};
 pub use board::{Board, Notice, Row, Totals, Watch};
 pub use patch::Root;
 pub use result::of as result_of;
-pub use start::start;
+pub use start::{start, unpriced};
 pub use summary::*;
 
 use std::collections::BTreeMap;

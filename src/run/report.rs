@@ -40,7 +40,12 @@ pub fn markdown(summary: &Summary) -> String {
     );
     let _ = writeln!(out, "## Task\n\n{}\n", summary.task.trim());
     if !summary.summary.is_empty() {
-        let _ = writeln!(out, "## Summary\n\n{}\n", summary.summary.trim());
+        let title = match summary.status {
+            Status::Passed => "Summary",
+            Status::Unverified => "Summary (words of agents, not verified)",
+            _ => "Summary (words of agents; this run did not pass)",
+        };
+        let _ = writeln!(out, "## {title}\n\n{}\n", summary.summary.trim());
     }
     subtasks(summary, &mut out);
     if let Some(verdict) = &summary.verdict {

@@ -12,7 +12,9 @@ use super::summary::{
 };
 use super::words;
 use crate::id::SubtaskId;
-use crate::journal::{Agent, AgentKind, AgentState, State, Subtask, SubtaskState, SubtaskStatus};
+use crate::journal::{
+    Agent, AgentKind, AgentState, RunStarted, State, Subtask, SubtaskState, SubtaskStatus,
+};
 
 /// The reason of what ignore rules name.
 const IGNORED: &str = "ignored";
@@ -31,25 +33,19 @@ pub fn of(state: &State, dir: &Path) -> Summary {
     let delivered = state.delivered.clone();
     let patch = delivered.as_ref().and_then(|d| d.patch.clone());
     let left_out = left_out(state);
-    let mut warnings = state.warnings.clone();
-    warnings.extend(missing(&left_out));
+    let base = state.base.as_ref();
+    let said = |field: fn(&RunStarted) -> String| run.as_ref().map(field).unwrap_or_default();
     Summary {
         schema: SCHEMA.to_owned(),
-        wharf_version: run
-            .as_ref()
-            .map(|r| r.wharf_version.clone())
-            .unwrap_or_default(),
-        run: run.as_ref().map(|r| r.run.to_string()).unwrap_or_default(),
+        wharf_version: said(|r| r.wharf_version.clone()),
+        run: said(|r| r.run.to_string()),
         run_dir: dir.display().to_string(),
         status,
         exit_code,
         reason,
         next: String::new(),
-        task: run.as_ref().map(|r| r.task.clone()).unwrap_or_default(),
-        plan_hash: run
-            .as_ref()
-            .map(|r| r.plan_hash.clone())
-            .unwrap_or_default(),
+        task: said(|r| r.task.clone()),
+        plan_hash: said(|r| r.plan_hash.clone()),
         models: run.as_ref().map(|r| r.models.clone()).unwrap_or_default(),
         started_at: started.map(|(at, _)| at.to_string()).unwrap_or_default(),
         seconds,
@@ -60,14 +56,11 @@ pub fn of(state: &State, dir: &Path) -> Summary {
             .collect(),
         conflicts: conflicts(state),
         agents: others(state),
+        warnings: warnings(state, &left_out),
         left_out,
-        warnings,
         verdict: verdict(state),
-        base: state.base.as_ref().map(|b| b.commit.to_string()),
-        dirty: state
-            .base
-            .as_ref()
-            .is_some_and(|b| b.details["dirty"] == true),
+        base: base.map(|b| b.commit.to_string()),
+        dirty: base.is_some_and(|b| b.details["dirty"] == true),
         snapshot: None,
         branch: delivered.and_then(|d| d.branch),
         apply: patch
@@ -215,6 +208,11 @@ fn left_out(state: &State) -> Vec<LeftOut> {
         }
     }
     all
+}
+
+fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
+    let told = state.warnings.iter().cloned();
+    told.chain(missing(left_out)).collect()
 }
 
 /// What an agent made and the result lacks, so that a pass is not taken for one with all of it. What

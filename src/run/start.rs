@@ -53,24 +53,30 @@ pub async fn start(order: Order) -> Result<Summary, Error> {
 
 /// Refuses what cannot work before anything is made.
 fn check(order: &Order) -> Result<(), Error> {
-    let priced = order.plan.run.cost_usd.is_some();
-    let models = order
-        .models
-        .default
-        .iter()
-        .chain(order.models.roles.values().flatten());
-    for about in models.map(|m| m.about()) {
-        if priced && about.price.is_none() {
-            return Err(Error::Start {
-                code: 2,
-                kind: "price",
-                message: format!("a money limit is set, and the price of {} is not known", about.name),
-                hint: "give providers.NAME.price in the plan or the user configuration, or use a token limit"
-                    .to_owned(),
-            });
-        }
-    }
-    Ok(())
+    let models = order.models.default.iter();
+    let models = models.chain(order.models.roles.values().flatten());
+    let refused = unpriced(&order.plan, models.map(|model| model.about()));
+    refused.map_or(Ok(()), Err)
+}
+
+/// The refusal of a money limit over a model whose price is not known.
+pub fn unpriced(
+    plan: &crate::plan::Plan,
+    models: impl IntoIterator<Item = crate::model::About>,
+) -> Option<Error> {
+    plan.run.cost_usd?;
+    let about = models.into_iter().find(|about| about.price.is_none())?;
+    Some(Error::Start {
+        code: 2,
+        kind: "price",
+        message: format!(
+            "a money limit is set, and the price of {} is not known",
+            about.name
+        ),
+        hint:
+            "give providers.NAME.price in the plan or the user configuration, or use a token limit"
+                .to_owned(),
+    })
 }
 
 struct Opened {

@@ -419,7 +419,16 @@ fn a_plan_and_a_run_are_drawn() {
 
 #[test]
 fn init_writes_a_plan_that_checks() {
-    for file in ["requirements.txt", "Cargo.toml", "package.json", "nothing"] {
+    for file in [
+        "requirements.txt",
+        "Cargo.toml",
+        "package.json",
+        "go.mod",
+        "pom.xml",
+        "build.gradle",
+        "Makefile",
+        "nothing",
+    ] {
         let home = home();
         std::fs::write(home.path().join(file), "").unwrap();
         assert_eq!(run(home.path(), &["init"]).0, 0);
