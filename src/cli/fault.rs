@@ -162,6 +162,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_full_disk_has_its_own_hint_unless_it_is_standard_output_s() {
+        let words = "write x: No space left on device (os error 28)";
+        let hint = |kind| Fault::new(3, kind, words).hint("other").of_full_disk().hint;
+        assert!(hint("journal").contains("free some space"));
+        assert_eq!(hint(out::KIND), "other");
+        let other = Fault::usage("no such thing").hint("other").of_full_disk();
+        assert_eq!(other.hint, "other");
+    }
+
+    #[test]
     fn a_message_keeps_its_lines_and_loses_its_escapes() {
         let fault = Fault::usage("a\u{1b}[31mred\nb").hint("do this");
         assert_eq!(

@@ -320,18 +320,52 @@ fn clean_prints_no_empty_line_and_names_the_branches_that_stay() {
     };
     assert_eq!(clean(&[]), "");
     let dir = ended(home.path());
-    let result = json!({"schema": wharf::run::SCHEMA, "wharf_version": "0", "run": "r-one",
-        "run_dir": dir, "status": "passed", "exit_code": 0, "reason": "", "next": "", "task": "t",
-        "plan_hash": "h", "models": [], "started_at": "2026-01-01T00:00:00Z", "seconds": 1.0,
-        "rounds": 1, "subtasks": [], "conflicts": [], "left_out": [], "warnings": [],
-        "verdict": null, "base": null, "snapshot": null, "branch": "wharf/r-one", "patch": null,
-        "usage": {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "calls": 0,
-            "estimated": false}, "cost_usd": null, "trace_id": null, "summary": ""});
-    put(&dir.join("result.json"), &result.to_string());
+    put(&dir.join("result.json"), &passed(&dir).to_string());
     let told = clean(&["--runs", "--older-than", "0"]);
     assert!(told.contains("removed run r-one"), "{told}");
     assert!(
         told.contains("git branch -D") && told.contains("wharf/r-one"),
         "{told}"
+    );
+}
+
+/// The result of a run that passed.
+fn passed(dir: &Path) -> serde_json::Value {
+    json!({"schema": wharf::run::SCHEMA, "wharf_version": "0", "run": "r-one",
+        "run_dir": dir, "status": "passed", "exit_code": 0, "reason": "", "next": "", "task": "t",
+        "plan_hash": "h", "models": [], "started_at": "2026-01-01T00:00:00Z", "seconds": 1.0,
+        "rounds": 1, "subtasks": [], "conflicts": [], "left_out": [], "warnings": [],
+        "verdict": null, "base": null, "snapshot": null, "branch": "wharf/r-one", "patch": null,
+        "usage": {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "calls": 0,
+            "estimated": false}, "cost_usd": null, "trace_id": null, "summary": ""})
+}
+
+#[test]
+fn a_result_is_found_in_either_of_its_two_places() {
+    let home = home();
+    let mut lines = events("r-one");
+    let dir = home.path().join("state/runs/r-one");
+    lines.push(
+        json!({"type": "run_ended", "status": "passed", "exit_code": 0, "reason": "",
+        "result": passed(&dir)}),
+    );
+    write_run(home.path(), "r-one", &lines);
+    put(&dir.join("result.json"), "");
+    let (code, stdout, _) = run(home.path(), &["show", "last", "--json"]);
+    assert_eq!(
+        (code, &object(&stdout)["branch"]),
+        (0, &json!("wharf/r-one"))
+    );
+
+    let journal = dir.join("journal.jsonl");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    put(&journal, &text.replacen("one step", "two step", 1));
+    put(&dir.join("result.json"), &passed(&dir).to_string());
+    let (code, stdout, stderr) = run(home.path(), &["show", "last"]);
+    assert_eq!(code, 0);
+    assert!(stdout.starts_with("passed  run r-one"), "{stdout}");
+    assert!(
+        stderr.starts_with("warning:") && stderr.contains("line 3"),
+        "{stderr}"
     );
 }

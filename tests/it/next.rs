@@ -204,3 +204,23 @@ async fn what_passed_and_could_not_be_delivered_is_applied_without_force() {
     assert!(out.status.success(), "{out:?}");
     is_in_place(&world);
 }
+
+#[tokio::test]
+async fn criteria_that_the_coordinator_added_are_told_apart_from_the_plan_s() {
+    let plan = "version: 1\nname: test\ntask: Do the work\n\
+                acceptance: {criteria: [\"It is done\"]}\n";
+    let world = committed();
+    let ran = world.run(plan, |ask| match (ask.role, ask.ordinal) {
+        (Role::Coordinator, _) => Answer::call(
+            "submit_plan",
+            serde_json::json!({"summary": "one", "criteria": ["It is neat"],
+                "subtasks": [{"id": "a", "role": "coder", "brief": "b", "needs": []}]}),
+        ),
+        (Role::Verifier, ordinal) if ordinal > 0 => passes(&["It is done", "It is neat"], "#1"),
+        _ => script(ask),
+    });
+    let summary = ran.await.summary;
+    assert_eq!(summary.status, Status::Passed, "{}", summary.reason);
+    let reason = "criteria: 2 passed (1 of them added by the coordinator)";
+    assert_eq!(summary.reason, reason);
+}

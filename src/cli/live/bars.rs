@@ -67,7 +67,9 @@ impl Bars {
             });
             bar.set_message(row_line(row, width()));
         }
-        let header = header_line(&self.run, &board.totals(), self.answers, elapsed);
+        // On a narrow terminal the run's name would push the figures out.
+        let run = if width() < SOME { "" } else { &self.run };
+        let header = header_line(run, &board.totals(), self.answers, elapsed);
         self.header.set_message(header);
     }
 
