@@ -14,7 +14,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
-use wharf::sandbox::{Command, Engine, Image, Sandbox};
+use wharf::sandbox::{Command, Engine, Image, ProcessAction, Sandbox};
 
 use crate::world;
 
@@ -37,10 +37,12 @@ pub async fn measure() -> Value {
         .await
         .unwrap()
         .unwrap();
-    let (mut bare, mut reads, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut asks) = (Vec::new(), Vec::new());
+    let (mut reads, mut runs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         // Taken in turn, so that whatever else the machine does falls on all alike.
         bare.push(echo.round().await);
+        asks.push(ask(sandbox.as_ref()).await);
         reads.push(read(sandbox.as_ref()).await);
         runs.push(run(sandbox.as_ref(), &cancel).await);
     }
@@ -52,14 +54,24 @@ pub async fn measure() -> Value {
     let remove = RemoveContainerOptionsBuilder::new().force(true).build();
     api.remove_container(&plain, Some(remove)).await.unwrap();
 
-    let figures = [bare, reads, runs, execs].map(world::summary);
-    let [bare, read, run, exec] = &figures;
+    let figures = [bare, asks, reads, runs, execs].map(world::summary);
+    let [bare, ask, read, run, exec] = &figures;
     json!({
-        "bare_echo": bare, "read_file": read, "run_true": run, "docker_exec_true": exec,
+        "bare_echo": bare, "call_without_files": ask, "read_file": read, "run_true": run, "docker_exec_true": exec,
+        "call_to_echo": world::ratio(ask, bare),
         "read_to_echo": world::ratio(read, bare),
+        "exec_to_call": world::ratio(exec, ask),
         "exec_to_read": world::ratio(exec, read),
         "exec_to_run": world::ratio(exec, run),
     })
+}
+
+/// A call that touches no file: what the way there and back costs by itself.
+async fn ask(sandbox: &dyn Sandbox) -> Duration {
+    let since = Instant::now();
+    let answer = sandbox.process(999, ProcessAction::Output).await.unwrap();
+    assert!(answer.is_err());
+    since.elapsed()
 }
 
 async fn read(sandbox: &dyn Sandbox) -> Duration {

@@ -13,6 +13,8 @@ use wharf::trace::Tracer;
 use wharf::workspace::Git;
 use wharf::{id, plan, run};
 
+use crate::world;
+
 const SUBTASKS: usize = 1000;
 
 /// Reports at once; as verifier it looks once and passes.
@@ -79,18 +81,18 @@ impl Watch for Silent {
 }
 
 pub async fn measure() -> Value {
-    let before = peak_kib();
+    let before = world::peak_kib();
     // A small run first: what is made once is not counted for each.
     let small = one(10).await;
-    let between = peak_kib();
+    let between = world::peak_kib();
     let seconds = one(SUBTASKS).await;
-    let after = peak_kib();
+    let after = world::peak_kib();
     json!({
         "subtasks": SUBTASKS,
-        "ms_a_subtask": round((seconds - small) * 1000.0 / (SUBTASKS - 10) as f64),
-        "kib_a_subtask": round((after - between) as f64 / (SUBTASKS - 10) as f64),
-        "peak_mib": round(after as f64 / 1024.0),
-        "start_mib": round(before as f64 / 1024.0),
+        "ms_a_subtask": world::rounded((seconds - small) * 1000.0 / (SUBTASKS - 10) as f64),
+        "kib_a_subtask": world::rounded((after - between) as f64 / (SUBTASKS - 10) as f64),
+        "peak_mib": world::rounded(after as f64 / 1024.0),
+        "start_mib": world::rounded(before as f64 / 1024.0),
     })
 }
 
@@ -144,18 +146,4 @@ async fn one(count: usize) -> f64 {
     assert_eq!(summary.exit_code, 0, "{}", summary.reason);
     assert_eq!(summary.subtasks.len(), count);
     since.elapsed().as_secs_f64()
-}
-
-/// The process's peak resident memory, KiB.
-fn peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-fn round(figure: f64) -> f64 {
-    (figure * 1000.0).round() / 1000.0
 }

@@ -12,7 +12,8 @@ use wharf::sandbox::{
     self, Contents, Docker, Engine, Image, ImageSpec, Labels, Network, Progress, Spec, Tree,
 };
 
-struct Quiet;
+/// Nobody listens.
+pub struct Quiet;
 
 impl Progress for Quiet {
     fn say(&self, _: &str) {}
@@ -83,11 +84,36 @@ pub fn summary(mut times: Vec<Duration>) -> Value {
         let index = ((times.len() - 1) as f64 * share).round() as usize;
         (times[index].as_secs_f64() * 1e6).round() / 1e3
     };
-    json!({"median": at(0.5), "p95": at(0.95), "rounds": times.len()})
+    json!({"median": at(0.5), "p5": at(0.05), "p95": at(0.95), "rounds": times.len()})
 }
 
 /// How many times `a`'s median is `b`'s.
 pub fn ratio(a: &Value, b: &Value) -> Value {
-    let of = |v: &Value| v["median"].as_f64().unwrap_or(f64::NAN);
-    json!((of(a) / of(b) * 1e3).round() / 1e3)
+    json!(rounded(median(a) / median(b)))
+}
+
+/// The median of a summary.
+pub fn median(summary: &Value) -> f64 {
+    summary["median"].as_f64().unwrap_or(f64::NAN)
+}
+
+/// With three digits behind the point.
+pub fn rounded(figure: f64) -> f64 {
+    (figure * 1e3).round() / 1e3
+}
+
+/// The process's peak resident memory, KiB.
+pub fn peak_kib() -> u64 {
+    kib("/proc/self/status", "VmHWM:")
+}
+
+/// Memory that the host could still give, KiB.
+pub fn memory_available() -> u64 {
+    kib("/proc/meminfo", "MemAvailable:")
+}
+
+fn kib(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -1,5 +1,6 @@
 //! The first user message: the work whole and before all else, then what surrounds it, each within a cap.
 
+use super::reachable::Reachable;
 use crate::tools::clip;
 
 /// Characters of the workspace's tree.
@@ -31,7 +32,7 @@ pub struct First {
     pub image: String,
     /// Memory, processors, disk, turns: in a line.
     pub limits: String,
-    pub network: bool,
+    pub network: Reachable,
     pub acceptance: Vec<String>,
     pub agents_md: Option<String>,
     /// More sections, each a heading and a text.
@@ -258,16 +259,12 @@ fn ran(commands: &[Ran]) -> String {
 }
 
 fn surroundings(first: &First) -> String {
-    let network = if first.network {
-        "There is a network."
-    } else {
-        "There is no network: downloads and installs cannot work, do not try them."
-    };
+    let network = first.network.told();
     let parts = [
         "A container of your own; the files are in /workspace.",
         first.image.as_str(),
         first.limits.as_str(),
-        network,
+        network.as_str(),
     ];
     let said: Vec<&str> = parts.into_iter().filter(|p| !p.trim().is_empty()).collect();
     said.join("\n")
@@ -386,7 +383,7 @@ mod tests {
             tree: vec!["src/a.rs".into()],
             image: "python 3.12, git 2.39".into(),
             limits: "2 processors, 2 GiB of memory".into(),
-            network: false,
+            network: Reachable::Nothing,
             acceptance: vec!["make test".into()],
             agents_md: Some("Use tabs.".into()),
             extra: Vec::new(),

@@ -13,12 +13,14 @@ pub mod first;
 pub mod history;
 mod leak;
 mod limits;
+mod reachable;
 mod stall;
 mod summary;
 mod turn;
 mod words;
 mod work;
 
+pub use reachable::Reachable;
 pub use summary::messages as summary;
 pub use work::work;
 

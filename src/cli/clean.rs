@@ -11,9 +11,10 @@ use crate::config::{Config, Flags};
 use crate::ops::{self, Old};
 use crate::run::Summary;
 
-/// Remove containers, networks and images of dead runs; directories of old runs only with --runs
+/// Remove containers and networks of dead runs and old cached images; directories of old runs only with --runs
 ///
-/// A run that somebody works on, or of which that could not be told, is left and listed.
+/// A run that somebody works on, or of which that could not be told, is left and listed. Cached images go
+/// oldest last use first until the rest fits the configuration's `cache`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  wharf clean --runs --older-than 30d --dry-run")]
 pub struct Args {
@@ -72,7 +73,8 @@ async fn sweep(config: &Config, dry_run: bool) -> Result<ops::Swept, Fault> {
         true => ops::Mode::Look,
         false => ops::Mode::Remove,
     };
-    engine.sweep(&config.state, mode).await.map_err(Fault::from)
+    let swept = engine.sweep(&config.state, config.cache, mode).await;
+    swept.map_err(Fault::from)
 }
 
 fn ids(runs: &[Old]) -> Vec<Value> {

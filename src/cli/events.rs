@@ -2,7 +2,7 @@
 
 use super::text;
 use super::wording::{WIDTH, command_line, few, status_word, who};
-use crate::journal::{Event, Line};
+use crate::journal::{EgressStep, Event, Line};
 
 /// The line of a journal record, its time first.
 pub fn record(line: &Line) -> String {
@@ -134,6 +134,22 @@ fn event(event: &Event) -> String {
             };
             format!("{} sandbox broke, {then}: {reason}", agent.subtask)
         }
+        Event::Egress {
+            agent,
+            connection,
+            host,
+            port,
+            step,
+        } => {
+            let what = egress(step);
+            match step {
+                EgressStep::Unlisted { .. } => format!("{} network: {what}", agent.subtask),
+                _ => format!(
+                    "{} network {connection}, {host}:{port} {what}",
+                    agent.subtask
+                ),
+            }
+        }
         Event::ModelAsked {
             agent,
             call,
@@ -205,6 +221,41 @@ fn event(event: &Event) -> String {
     }
 }
 
+/// What became of a connection out of a sandbox.
+fn egress(step: &EgressStep) -> String {
+    match step {
+        EgressStep::Allowed { address, injected } => {
+            let with = match injected.as_slice() {
+                [] => String::new(),
+                names => format!(", {} added", names.join(", ")),
+            };
+            format!("allowed, at {address}{with}")
+        }
+        EgressStep::Refused { reason } => format!("refused: {reason}"),
+        EgressStep::Ended {
+            sent,
+            received,
+            milliseconds,
+            how,
+        } => format!(
+            "ended after {}, {} out, {} in: {how}",
+            text::seconds(*milliseconds as f64 / 1000.0),
+            text::bytes(*sent),
+            text::bytes(*received)
+        ),
+        EgressStep::Unlisted {
+            allowed,
+            refused,
+            sent,
+            received,
+        } => format!(
+            "{allowed} further connections, {refused} further refused, {} out, {} in",
+            text::bytes(*sent),
+            text::bytes(*received)
+        ),
+    }
+}
+
 /// What a reply asks for: its tool calls by name, else the beginning of its text.
 fn answer(reply: &serde_json::Value) -> String {
     let calls: Vec<String> = reply["calls"]
@@ -231,4 +282,38 @@ fn because(reason: Option<&str>) -> String {
 
 fn short(id: &str) -> &str {
     id.get(..10).unwrap_or(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(step: serde_json::Value, host: &str) -> String {
+        let line = serde_json::json!({"seq": 1, "at": "2026-01-01T00:00:00Z", "prev": "", "type": "egress",
+            "agent": {"round": 1, "subtask": "a", "role": "coder"}, "connection": 7, "host": host, "port": 443,
+            "step": step});
+        record(&serde_json::from_value(line).unwrap())
+    }
+
+    #[test]
+    fn a_connection_is_one_line_whatever_it_asked_for() {
+        let step = serde_json::json!({"step": "allowed", "address": "192.0.2.1:443", "injected": ["X-Key"]});
+        assert_eq!(
+            shown(step, "a.example"),
+            "00:00:00 a network 7, a.example:443 allowed, at 192.0.2.1:443, X-Key added"
+        );
+        let step = serde_json::json!({"step": "ended", "sent": 10, "received": 2048, "milliseconds": 1500,
+            "how": "both sides were done"});
+        let ended = shown(step, "a.example");
+        assert!(ended.contains("ended after 1.5s, 10 B out, 2"), "{ended}");
+        let forged = shown(
+            serde_json::json!({"step": "refused", "reason": "no"}),
+            "x\n00:00:01 \u{1b}[2J",
+        );
+        assert!(
+            !forged.contains('\n') && !forged.contains('\u{1b}'),
+            "{forged}"
+        );
+        assert!(forged.ends_with(":443 refused: no"), "{forged}");
+    }
 }

@@ -84,7 +84,7 @@ async fn list(json: bool) -> Result<i32, Fault> {
     let config = state::settings(&Flags::default())?;
     let images = state::engine(&config).await?.images().await?;
     if json {
-        out::json(&serde_json::json!({ "images": images }))?;
+        out::json(&serde_json::json!({ "images": images, "cache_bytes": config.cache }))?;
         return Ok(0);
     }
     if images.is_empty() {
@@ -102,12 +102,30 @@ async fn list(json: bool) -> Result<i32, Fault> {
             format!("  for {}", text::line(name, 80))
         });
         let used = if image.in_use { "  in use" } else { "" };
+        let last = match image.cached {
+            true => format!(
+                "  {:>9} own  used {}",
+                text::bytes(image.own_bytes),
+                text::line(&image.last_used, 20)
+            ),
+            false => String::new(),
+        };
         page.push_str(&format!(
-            "{:<width$}  {:>9}{made_for}{used}\n",
+            "{:<width$}  {:>9}{last}{made_for}{used}\n",
             text::line(&image.name, 200),
             text::bytes(image.bytes)
         ));
     }
+    let cached: u64 = images
+        .iter()
+        .filter(|image| image.cached)
+        .map(|image| image.own_bytes)
+        .sum();
+    page.push_str(&format!(
+        "cached: {} of {} (`cache` in the configuration)\n",
+        text::bytes(cached),
+        text::bytes(config.cache)
+    ));
     out::print(&page)?;
     Ok(0)
 }

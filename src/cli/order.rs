@@ -66,8 +66,26 @@ pub async fn place(args: &Args) -> Result<Placed, Fault> {
     })
 }
 
+/// What to do, and the engine it is done with.
+pub struct Ready {
+    pub order: Order,
+    pub engine: ops::Engine,
+    /// Bytes that cached images may have together.
+    pub cache: u64,
+}
+
+/// Removes cached images past their size. The run is over by then, so a failure is only told.
+pub async fn trim(engine: &ops::Engine, cache: u64, teller: &Teller) {
+    match engine.trim(cache).await {
+        Ok(gone) => gone
+            .iter()
+            .for_each(|line| teller.text(&format!("removed {line}"))),
+        Err(error) => teller.text(&format!("warning: {error}")),
+    }
+}
+
 /// Connects to what the run needs.
-pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Order, Fault> {
+pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Ready, Fault> {
     let Placed {
         config,
         file,
@@ -84,7 +102,7 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Or
         teller.text(&format!("warning: {error}"));
         trace::Tracer::unsent(&config.trace)
     });
-    Ok(Order {
+    let order = Order {
         options: config.run_options(),
         plan: file.plan,
         plan_text: file.text,
@@ -95,6 +113,11 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Or
         tracer,
         watch: Arc::new(teller.clone()),
         stop: stop.clone(),
+    };
+    Ok(Ready {
+        order,
+        engine,
+        cache: config.cache,
     })
 }
 

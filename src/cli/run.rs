@@ -147,9 +147,14 @@ pub struct Done {
 }
 
 async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Fault> {
-    let order = order::ready(order::place(args).await?, teller, stop).await?;
+    let order::Ready {
+        order,
+        engine,
+        cache,
+    } = order::ready(order::place(args).await?, teller, stop).await?;
     let (plan, tracer) = (order.plan.clone(), order.tracer.clone());
     let summary = run::start(order).await;
+    order::trim(&engine, cache, teller).await;
     tracer.flush(order::FLUSH_LIMIT).await;
     if let Some(warning) = tracer.warning() {
         teller.text(&format!("warning: {warning}"));

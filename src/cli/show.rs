@@ -8,6 +8,7 @@ use super::find::{self, Found};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
 use super::{out, result, state};
+use crate::journal::Egress;
 use crate::ops::Held;
 use crate::run::Summary;
 
@@ -244,10 +245,25 @@ fn effort(agent: &Conversation, answers: Answers) -> String {
         (None, false) => "cut off".to_owned(),
     };
     format!(
-        "{}, {}, {spent}, {time}, {}",
+        "{}, {}, {spent}, {time}, {}{}",
         text::plural(agent.turns as usize, "turn"),
         text::plural(agent.tool_calls as usize, "tool call"),
-        text::line(&agent.model, 80)
+        text::line(&agent.model, 80),
+        network(agent.egress)
+    )
+}
+
+/// What its sandboxes reached; nothing where nothing was tried.
+fn network(egress: Egress) -> String {
+    if egress == Egress::default() {
+        return String::new();
+    }
+    format!(
+        ", network: {} allowed, {} refused, {} out, {} in",
+        egress.allowed,
+        egress.refused,
+        text::bytes(egress.sent),
+        text::bytes(egress.received)
     )
 }
 

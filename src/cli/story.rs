@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::journal::{Agent, AgentEnd, AgentKind, CommandRun, Event, Line, Subtask, Usage};
+use crate::journal::{Agent, AgentEnd, AgentKind, CommandRun, Egress, Event, Line, Subtask, Usage};
 
 use super::wording::status_word;
 
@@ -71,6 +71,8 @@ pub struct Conversation {
     pub tool_calls: u32,
     pub tokens: u64,
     pub spent: Spent,
+    /// What its sandboxes reached.
+    pub egress: Egress,
     pub seconds: Option<f64>,
     pub running: bool,
     pub reason: Option<String>,
@@ -213,6 +215,11 @@ impl Story {
                     at.tool_calls += u32::try_from(results.len()).unwrap_or(u32::MAX);
                 }
             }
+            Event::Egress { agent, step, .. } => {
+                if let Some(at) = self.of_agent(agent) {
+                    at.egress.take(step);
+                }
+            }
             Event::AgentEnded { agent, end } => {
                 if let Some(at) = self.of_agent(agent) {
                     at.end(end);
@@ -287,6 +294,7 @@ fn begun(agent: &Agent, kind: AgentKind, model: &str) -> Conversation {
         tool_calls: 0,
         tokens: 0,
         spent: Spent::default(),
+        egress: Egress::default(),
         seconds: None,
         running: true,
         reason: None,

@@ -8,14 +8,15 @@ use serde_json::Value;
 use super::layer::{self, Source, Sourced, absolute_replay};
 use super::{Config, Error, Setting, providers};
 use crate::id::RoleName;
-use crate::plan::Plan;
+use crate::plan::{Network, Plan};
 
 impl Config {
     /// Completes the plan, and this config by the plan's providers. `text` is the plan's own text,
     /// which alone tells what it left open; `file` is where it stands, None for the built-in one.
     ///
     /// # Errors
-    /// A `--role-model` for a role the plan has not, a provider without a usable address.
+    /// A `--role-model` for a role the plan has not, a provider without a usable address, a credential
+    /// that is not set.
     pub fn apply(&mut self, plan: &mut Plan, text: &str, file: Option<&Path>) -> Result<(), Error> {
         let written = Written(serde_saphyr::from_str::<Value>(text).unwrap_or_default());
         self.shown.clear();
@@ -25,7 +26,38 @@ impl Config {
             let provider = providers::of_plan(name, provider, &self.env)?;
             self.providers.insert(name.clone(), provider);
         }
+        self.injected(plan)?;
         self.collect_secrets();
+        Ok(())
+    }
+
+    /// Reads the credentials that the plan's roles add to requests. One that is not set is an error now
+    /// rather than a refused request in the middle of a run.
+    fn injected(&mut self, plan: &Plan) -> Result<(), Error> {
+        let roles = plan.roles.values().map(|role| &role.sandbox);
+        for sandbox in roles.chain([&plan.sandbox]) {
+            let Network::Allow(reach) = &sandbox.network else {
+                continue;
+            };
+            for inject in &reach.inject {
+                let value = self.env.text(&inject.env).ok_or_else(|| Error::Value {
+                    name: inject.env.clone(),
+                    value: String::new(),
+                    why: format!(
+                        "the plan adds it to requests for {}, and it is not set",
+                        inject.host
+                    ),
+                })?;
+                if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+                    return Err(Error::Value {
+                        name: inject.env.clone(),
+                        value: "[masked]".to_owned(),
+                        why: "it holds what cannot stand in a header".to_owned(),
+                    });
+                }
+                self.credentials.insert(inject.env.clone(), value);
+            }
+        }
         Ok(())
     }
 

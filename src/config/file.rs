@@ -22,6 +22,8 @@ pub(super) struct File {
     pub budget_usd: Option<Scalar>,
     pub timeout: Option<Scalar>,
     pub mode: Option<Scalar>,
+    /// Bytes of cached images.
+    pub cache: Option<Scalar>,
     pub providers: BTreeMap<String, FileProvider>,
 }
 
@@ -164,13 +166,14 @@ mod tests {
     fn reads_every_key() {
         let file = read(
             "model: [a/b, c/d]\nrole_models: {coder: e/f}\nparallel: 8\nbudget_tokens: 1_000\nbudget_usd: 2.5\n\
-             timeout: 30m\nmode: ask\nproviders:\n  local: {kind: openai, base_url: 'http://h/v1', price: {input: 1, output: 2}}\n",
+             timeout: 30m\nmode: ask\ncache: 5g\nproviders:\n  local: {kind: openai, base_url: 'http://h/v1', price: {input: 1, output: 2}}\n",
         )
         .unwrap();
         assert_eq!(file.model.unwrap().list(), ["a/b", "c/d"]);
         assert_eq!(file.role_models["coder"].list(), ["e/f"]);
         assert_eq!(file.parallel.unwrap().text(), "8");
         assert_eq!(file.budget_usd.unwrap().text(), "2.5");
+        assert_eq!(file.cache.unwrap().text(), "5g");
         assert!(file.providers["local"].price.is_some());
     }
 

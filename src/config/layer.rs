@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::file::{File, Scalar, Words};
 use super::{Env, Error, Flags, number};
-use crate::plan::PermissionMode;
+use crate::plan::{self, PermissionMode};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +162,16 @@ pub(super) fn name(source: &Source) -> String {
     match source {
         Source::Flag(name) | Source::Environment(name) => (*name).to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// How many bytes cached images may have: the environment over the user's file.
+pub(super) fn cache(env: &Env, file: &File, path: &Path) -> Result<Sourced<u64>, Error> {
+    const NAME: &str = "WHARF_CACHE";
+    let said = env.text(NAME).map(|text| (text, Source::Environment(NAME)));
+    match read(said, plan::size)? {
+        Some(said) => Ok(Some(said)),
+        None => entry(path, "cache", &file.cache, plan::size),
     }
 }
 

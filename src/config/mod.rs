@@ -32,6 +32,9 @@ pub use settings::Setting;
 
 use layer::Layer;
 
+/// Bytes of cached images unless somebody says otherwise.
+const CACHE: u64 = 20 << 30;
+
 /// What the command line said, as typed; numbers are read here so that flag and variable say the same.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
@@ -74,9 +77,14 @@ pub struct Config {
     pub plan_only: bool,
     pub bootstrap: bool,
     pub docker: Docker,
+    /// Bytes that cached images may have together; `cache_source` says who said so.
+    pub cache: u64,
+    cache_source: Source,
     /// By name: `openai`, `anthropic`, the user's, and after `apply` the plan's.
     pub providers: BTreeMap<String, Provider>,
     pub trace: trace::Options,
+    /// After `apply`: what the plan lets Wharf add to requests, by the variable that holds it.
+    pub credentials: BTreeMap<String, String>,
     /// Values that must not reach a model, a journal, a span, a sandbox or a screen.
     pub secrets: Vec<String>,
     /// NO_COLOR is set.
@@ -162,10 +170,14 @@ pub fn load_with(flags: &Flags, cwd: &Path, env: Env) -> Result<Config, Error> {
     let (trace, mut warnings) = trace::Options::read(&|name| env.text(name));
     let docker = docker::find(&env, &mut warnings);
     let (plan, plan_source) = plan_file(flags, &env, cwd);
+    let (cache, cache_source) =
+        layer::cache(&env, &file, &path)?.unwrap_or((CACHE, Source::BuiltIn));
     let mut config = Config {
         machine: state::machine(Path::new("/etc/machine-id"), &state)?,
         plan,
         plan_source,
+        cache,
+        cache_source,
         workspace: either(flags.workspace.clone(), env.path("WHARF_WORKSPACE"))
             .map(|p| cwd.join(p)),
         delivery: delivery(flags, &env, cwd)?,
@@ -177,6 +189,7 @@ pub fn load_with(flags: &Flags, cwd: &Path, env: Env) -> Result<Config, Error> {
         over: Layer::of_flags(flags, &env, cwd, &state)?,
         under: Layer::of_file(&file, &path)?,
         providers: providers::known(&file.providers, &env)?,
+        credentials: BTreeMap::new(),
         secrets: env.secrets(),
         no_color: env.text("NO_COLOR").is_some(),
         cwd: cwd.to_owned(),
@@ -212,6 +225,7 @@ impl Config {
         let keys = self.providers.values().filter_map(|p| p.key.as_ref());
         self.secrets.extend(keys.map(|key| key.expose().to_owned()));
         self.secrets.extend(self.trace.secrets.iter().cloned());
+        self.secrets.extend(self.credentials.values().cloned());
         self.secrets
             .retain(|secret| secret.len() >= env::SECRET_MIN);
         self.secrets.sort();

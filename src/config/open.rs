@@ -35,6 +35,12 @@ impl Config {
             machine: self.machine.clone(),
             proxies: self.docker.proxies.clone(),
             ca_bundle: self.docker.ca_bundle.clone(),
+            credentials: self
+                .credentials
+                .iter()
+                .map(|(name, value)| (name.clone(), sandbox::egress::Credential::new(value)))
+                .collect(),
+            lease: None,
         }
     }
 }

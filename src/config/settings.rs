@@ -54,6 +54,11 @@ impl Config {
             (None, None) => "the default socket".to_owned(),
         };
         list.push(self.place("docker", docker, &["DOCKER_HOST", "DOCKER_CONTEXT"]));
+        list.push(Setting {
+            key: "cache",
+            value: crate::plan::show_size(self.cache),
+            source: self.cache_source.clone(),
+        });
         let trace = match (&self.trace.target, self.trace.disabled) {
             (_, true) => "disabled".to_owned(),
             (None, _) => "no endpoint".to_owned(),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::egress::EgressStep;
 use crate::id::{CommitId, RoleName, RunId, SubtaskId, TreeId};
 
 /// A fact of a run. Readers refuse a type they do not know.
@@ -45,6 +46,15 @@ pub enum Event {
         agent: Agent,
         reason: String,
         reopened: bool,
+    },
+    /// A sandbox wanted to reach a server: what was decided, or what became of it.
+    Egress {
+        agent: Agent,
+        /// Counts the connections of one sandbox from 1.
+        connection: u64,
+        host: String,
+        port: u16,
+        step: EgressStep,
     },
     /// A request is about to go out; its worst case is reserved.
     ModelAsked {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::egress::Egress;
 use super::event::{
     Agent, AgentEnd, AgentKind, CommandRun, Event, RunStarted, Subtask, SubtaskStatus, Usage,
 };
@@ -64,6 +65,7 @@ pub struct AgentState {
     pub in_flight: u64,
     pub snapshot: Option<CommitId>,
     pub left_out: Vec<String>,
+    pub egress: Egress,
     pub ended: Option<AgentEnd>,
 }
 
@@ -198,6 +200,13 @@ impl State {
                     state.snapshot.clone_from(snapshot);
                 }
                 state.left_out.clone_from(left_out);
+            }
+            Event::Egress { agent, step, .. } => {
+                self.agents
+                    .entry(agent.clone())
+                    .or_default()
+                    .egress
+                    .take(step);
             }
             Event::AgentEnded { agent, end } => {
                 self.agents.entry(agent.clone()).or_default().end(end);

@@ -5,11 +5,13 @@
 //! Gives: `Writer` (appends, acknowledged once on disk), `read`, `fold`.
 //! Never: a type of a room above.
 
+mod egress;
 mod event;
 mod fold;
 mod read;
 mod write;
 
+pub use egress::{Egress, EgressStep};
 pub use event::*;
 pub use fold::{AgentState, Conflict, State, SubtaskState};
 pub use read::{Line, Read, read};

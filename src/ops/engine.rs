@@ -10,9 +10,6 @@ use super::error::Error;
 use super::lock::{Held, held};
 use crate::sandbox::{self, Docker};
 
-/// Baked images that are kept however old they are.
-const KEEP_IMAGES: usize = 8;
-
 /// A connected engine.
 #[derive(Clone)]
 pub struct Engine {
@@ -37,8 +34,14 @@ pub struct ImageLine {
     pub name: String,
     pub id: String,
     pub bytes: u64,
+    /// Bytes above the image it stands on.
+    pub own_bytes: u64,
     pub in_use: bool,
-    /// For a baked image: the image it was made from.
+    /// Made by runs, and made again when it is missing: what `cache` limits.
+    pub cached: bool,
+    /// When a run last began to use it; RFC 3339.
+    pub last_used: String,
+    /// For a cached image: the image it was made from.
     pub made_for: Option<String>,
 }
 
@@ -89,8 +92,12 @@ impl Engine {
             name: row.name,
             id: row.id,
             bytes: row.size,
+            own_bytes: row.own,
             in_use: row.in_use,
-            made_for: row.baked_for,
+            cached: row.cached,
+            last_used: jiff::Timestamp::from_second(row.last_used)
+                .map_or_else(|_| String::new(), |at| at.to_string()),
+            made_for: row.made_for,
         };
         Ok(rows.into_iter().map(line).collect())
     }
@@ -122,8 +129,15 @@ impl Engine {
         Ok(swept.removed.iter().map(line).collect())
     }
 
-    /// Containers and networks of dead runs, and baked images past the newest few.
-    pub async fn sweep(&self, state: &Path, mode: Mode) -> Result<Swept, Error> {
+    /// Removes cached images, oldest last use first, until the rest has at most `cache` bytes; a line
+    /// for each that is gone.
+    pub async fn trim(&self, cache: u64) -> Result<Vec<String>, Error> {
+        let gone = self.docker.clean_images(cache).await?;
+        Ok(gone.iter().map(image_line).collect())
+    }
+
+    /// Containers and networks of dead runs, and cached images past `cache` bytes.
+    pub async fn sweep(&self, state: &Path, cache: u64, mode: Mode) -> Result<Swept, Error> {
         let dead = |labels: &sandbox::Labels| is_dead(state, labels);
         let (gone, left, images) = match mode {
             Mode::Look => {
@@ -131,7 +145,7 @@ impl Engine {
                 (
                     found.dead,
                     found.left,
-                    self.docker.spare_images(KEEP_IMAGES).await?,
+                    self.docker.spare_images(cache).await?,
                 )
             }
             Mode::Remove => {
@@ -139,12 +153,12 @@ impl Engine {
                 (
                     swept.removed,
                     swept.left,
-                    self.docker.clean_images(KEEP_IMAGES).await?,
+                    self.docker.clean_images(cache).await?,
                 )
             }
         };
         let mut removed: Vec<String> = gone.iter().map(line).collect();
-        removed.extend(images.iter().map(|image| format!("image {}", image.name)));
+        removed.extend(images.iter().map(image_line));
         Ok(Swept {
             removed,
             left: left.iter().map(line).collect(),
@@ -171,6 +185,10 @@ impl sandbox::Progress for Said<'_> {
     fn say(&self, line: &str) {
         (self.0)(line);
     }
+}
+
+fn image_line(row: &sandbox::ImageRow) -> String {
+    format!("image {}", row.name)
 }
 
 fn line(item: &sandbox::Leftover) -> String {

@@ -6,7 +6,7 @@ use globset::Glob;
 
 use super::error::Error;
 use super::yaml::At;
-use super::{AgentLimits, Network, Sandbox, raw, units};
+use super::{AgentLimits, Network, Sandbox, network, raw, units};
 
 /// What /tmp holds at least, and what must be left beside it. Bytes.
 const TMP: u64 = 256 << 20;
@@ -14,6 +14,9 @@ const BESIDE_TMP: u64 = 64 << 20;
 
 /// The least disk that lets an agent write anything useful. Bytes.
 const LEAST_DISK: u64 = 16 << 20;
+
+/// The most containers kept ready for one kind of sandbox.
+const MOST_WARM: usize = 16;
 
 /// Limits and model settings of one agent, while layers are laid over each other.
 #[derive(Clone, Debug)]
@@ -53,6 +56,7 @@ impl Default for Sandbox {
             disk: 4 << 30,
             network: Network::None,
             runtime: None,
+            warm: 0,
         }
     }
 }
@@ -222,11 +226,22 @@ pub(super) fn lay_sandbox(
     count(&at.key("pids"), layer.pids, 16, &mut sandbox.pids)?;
     size(&at.key("disk"), layer.disk.as_ref(), &mut sandbox.disk)?;
     if let Some(network) = &layer.network {
-        sandbox.network = read_network(&at.key("network"), network)?;
+        sandbox.network = network::read(&at.key("network"), network)?;
     }
     if let Some(runtime) = &layer.runtime {
         let runtime = text(&at.key("runtime"), runtime)?;
         sandbox.runtime = (runtime != "default").then_some(runtime);
+    }
+    count(&at.key("warm"), layer.warm, 0, &mut sandbox.warm)?;
+    if sandbox.warm > MOST_WARM {
+        let message = format!(
+            "`{}` is {}, but must be at most {MOST_WARM}",
+            at.key("warm"),
+            sandbox.warm
+        );
+        return Err(at
+            .key("warm")
+            .value_fault(message, "each takes its memory and its place at the engine"));
     }
     check_sums(at, &sandbox)?;
     Ok(sandbox)
@@ -276,23 +291,6 @@ pub(super) fn env_name(at: &At<'_>, name: &str) -> Result<(), Error> {
         return Err(at.key_fault(message, "use letters, digits and _, first a letter"));
     }
     Ok(())
-}
-
-fn read_network(at: &At<'_>, value: &serde_json::Value) -> Result<Network, Error> {
-    let hint = "write `none` or `full`";
-    match value {
-        serde_json::Value::String(word) if word == "none" => Ok(Network::None),
-        serde_json::Value::String(word) if word == "full" => Ok(Network::Full),
-        serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
-            let message =
-                format!("a list of allowed hosts in `{at}` is not supported yet by this version");
-            Err(at.key_fault(message, hint))
-        }
-        serde_json::Value::String(word) => {
-            Err(at.value_fault(format!("`{word}` is no value of `{at}`"), hint))
-        }
-        _ => Err(at.value_fault(format!("`{at}` must be a word"), hint)),
-    }
 }
 
 /// Lays the keys of an `agent` map over what stands so far. A limit of zero allows nothing.

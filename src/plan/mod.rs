@@ -13,6 +13,9 @@ mod faults;
 mod files;
 mod forms;
 mod graph;
+mod host;
+mod inject;
+mod network;
 mod nodes;
 mod parse;
 mod raw;
@@ -29,6 +32,9 @@ pub use draw::{Drawing, draw};
 pub use error::{Error, nearest};
 pub use faults::faults;
 pub use graph::Dag;
+pub use host::{Allowed, Host};
+pub use inject::Inject;
+pub use network::{Network, Reach};
 pub use nodes::GraphError;
 pub use parse::parse;
 pub use roles::{ENDINGS, TOOLS};
@@ -131,13 +137,8 @@ pub struct Sandbox {
     pub disk: u64,
     pub network: Network,
     pub runtime: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    None,
-    Full,
+    /// Containers kept ready for the next agents.
+    pub warm: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

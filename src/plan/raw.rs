@@ -128,11 +128,72 @@ pub(super) struct Sandbox {
     pub pids: Option<Count>,
     /// What may be written; default: 4g.
     pub disk: Option<Size>,
-    /// `none` or `full`; default: none.
-    #[schemars(with = "Option<super::Network>")]
+    /// `none`, `full`, or the hosts that can be reached; default: none.
+    #[schemars(with = "Option<Network>")]
     pub network: Option<Value>,
     /// A runtime of the engine, such as `runsc`; default: default.
     pub runtime: Option<String>,
+    /// Containers kept ready for the next agents, up to 16; default: 0.
+    #[schemars(range(min = 0, max = 16))]
+    pub warm: Option<Count>,
+}
+
+/// What a sandbox can reach.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it is read by hand; this is its schema")]
+pub(super) enum Network {
+    Word(NetworkWord),
+    Hosts(Hosts),
+}
+
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "as `Network`")]
+pub(super) enum NetworkWord {
+    None,
+    Full,
+}
+
+/// The hosts that can be reached, through Wharf alone.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "as `Network`")]
+pub(super) struct Hosts {
+    /// `host`, `*.host`, an address, each with or without `:port`; without one: 80 and 443.
+    #[schemars(length(min = 1))]
+    pub allow: Vec<String>,
+    /// Names may lead to private and loopback addresses; default: false.
+    #[serde(default)]
+    pub private: Option<bool>,
+    /// Bytes both ways, over all connections of one sandbox; default: 1g.
+    #[serde(default)]
+    pub bytes: Option<Size>,
+    /// Connections at once; default: 64.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 256))]
+    pub connections: Option<Count>,
+    /// Headers that Wharf adds to requests, and that are never inside.
+    #[serde(default)]
+    pub inject: Option<Vec<Inject>>,
+}
+
+/// A header that Wharf adds to what agents ask one server for by http://.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "as `Network`")]
+pub(super) struct Inject {
+    /// One host that `allow` holds, with or without `:port`.
+    pub host: String,
+    pub header: String,
+    /// The variable of Wharf's own environment that holds the value.
+    pub env: String,
+    /// Stands before the value, such as `Bearer `.
+    #[serde(default)]
+    pub prefix: Option<String>,
+    /// Wharf speaks TLS to the server; default: true.
+    #[serde(default)]
+    pub tls: Option<bool>,
 }
 
 /// Which tool calls may run.

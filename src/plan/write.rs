@@ -4,9 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::check::Agent;
 use super::error::Error;
-use super::{
-    AcceptanceCommand, AgentLimits, Kind, Network, Plan, Provider, Role, Sandbox, Subtask, units,
-};
+use super::{AcceptanceCommand, AgentLimits, Kind, Plan, Provider, Role, Sandbox, Subtask, units};
 
 /// Why a plan could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -223,16 +221,13 @@ fn sandbox(own: &Sandbox, below: &Sandbox) -> Option<Value> {
         keys.insert("disk".to_owned(), json!(units::show_size(own.disk)));
     }
     if own.network != below.network {
-        let word = match own.network {
-            Network::None => "none",
-            Network::Full => "full",
-        };
-        keys.insert("network".to_owned(), json!(word));
+        keys.insert("network".to_owned(), own.network.written());
     }
     if own.runtime != below.runtime {
         let runtime = own.runtime.as_deref().unwrap_or("default");
         keys.insert("runtime".to_owned(), json!(runtime));
     }
+    differ(&mut keys, "warm", own.warm, below.warm);
     filled(keys)
 }
 

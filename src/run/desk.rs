@@ -19,7 +19,7 @@ use crate::agent::{Checkpoint, Stop, Turn};
 use crate::id::CommitId;
 use crate::journal::{Agent, Event};
 use crate::model::{Model, Reply, Request};
-use crate::sandbox::{self, Sandbox, Spec, Tree};
+use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
 use crate::trace::Span;
 
 /// How often one agent's sandbox is reopened after it broke.
@@ -165,7 +165,7 @@ impl Desk {
         let tree = tree.map_err(|error| Stop::Environment {
             reason: error.to_string(),
         })?;
-        let sandbox = open(&self.shared, &self.who, &self.spec, &tree).await?;
+        let sandbox = open(&self.shared, &self.who, &self.spec, &Arc::new(tree)).await?;
         self.now.send_modify(|now| now.sandbox = sandbox);
         Ok(format!(
             "The sandbox broke ({reason}) and was replaced by a fresh one that holds your files as they \
@@ -256,10 +256,15 @@ pub(super) async fn open(
     shared: &Shared,
     who: &Agent,
     spec: &Spec,
-    tree: &Tree,
+    tree: &Arc<Tree>,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
     let since = tokio::time::Instant::now();
-    let opened = shared.engine.open(spec, tree, &shared.stop.cancel).await;
+    let wanted = Wanted {
+        spec,
+        tree,
+        warm: shared.warm(&who.role),
+    };
+    let opened = shared.pool.open(wanted, &shared.stop.cancel).await;
     let sandbox = opened.map_err(stop_of)?;
     shared.journal.note(Event::SandboxOpened {
         agent: who.clone(),

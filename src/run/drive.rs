@@ -230,7 +230,24 @@ impl Drive {
             .await;
         let image = ready.map_err(|error| describe(&error))?;
         self.images.insert(spec, image.clone());
+        self.layer(sandbox, image.clone()).await;
         Ok(image)
+    }
+
+    /// Has a large workspace put into a layer of the image meanwhile, so that agents do not wait for it.
+    async fn layer(&mut self, sandbox: &plan::Sandbox, image: Image) {
+        let base = self.shared.base.commit.clone();
+        // Whoever starts there reads it again and is told what is wrong with it.
+        let Ok(standing) = self.standing(&base).await else {
+            return;
+        };
+        if standing.tree.is_large() {
+            // Nothing runs in the container that is filled.
+            let network = crate::sandbox::Network::None;
+            let spec = super::settings::spec(&self.shared, sandbox, image, "layer", network);
+            let saying = Arc::new(Saying(self.shared.clone()));
+            self.shared.pool.layer(&spec, standing.tree.clone(), saying);
+        }
     }
 }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::Error;
 use super::drive::Drive;
+use super::egress;
 use super::trees::Standing;
 use super::words;
 use crate::agent::first::{First, Merging, Planning, Ran, Side, Verifying, Work, message};
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::CommandRun;
-use crate::plan::{self, Kind, Role, Subtask};
+use crate::plan::{Kind, Role, Subtask};
 use crate::sandbox::Image;
 use crate::workspace::{Conflict, DifferenceStatus};
 
@@ -195,7 +196,7 @@ fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standin
             .trim()
             .to_owned(),
         limits: limits(role),
-        network: role.sandbox.network == plan::Network::Full,
+        network: egress::reachable(&role.sandbox.network),
         acceptance: shared
             .plan
             .acceptance
@@ -204,8 +205,19 @@ fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standin
             .map(|c| c.run.clone())
             .collect(),
         agents_md: start.agents_md.clone(),
-        extra: protected(drive),
+        extra: protected(drive).into_iter().chain(large(start)).collect(),
     }
+}
+
+/// In a layer of the image, a folder cannot be renamed in one step, and some tools take that for a fault.
+fn large(start: &Standing) -> Option<(String, String)> {
+    let text = "Folders that were there at the start may lie in a layer of the image. Renaming one by the \
+                system call then fails with EXDEV (\"Invalid cross-device link\"); `mv` and `git mv` copy \
+                it instead, and `cp -r` followed by `rm -r` always works. Files are renamed as usual.";
+    start
+        .tree
+        .is_large()
+        .then(|| ("A large workspace".to_owned(), text.to_owned()))
 }
 
 /// The patterns whose existing files no one may change.

@@ -15,6 +15,7 @@ mod coordinate;
 mod deliver;
 mod desk;
 mod drive;
+mod egress;
 mod ends;
 mod execute;
 mod finish;

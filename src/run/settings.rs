@@ -3,12 +3,18 @@
 use bytes::Bytes;
 
 use super::shared::Shared;
-use crate::sandbox::{self, Image, ImageSpec, Labels, Spec};
+use crate::sandbox::{Image, ImageSpec, Labels, Network, Spec};
 use crate::workspace::{self, Store};
 use crate::{plan, tools};
 
 /// Everything that decides how a role's container is made.
-pub(super) fn spec(shared: &Shared, sandbox: &plan::Sandbox, image: Image, subtask: &str) -> Spec {
+pub(super) fn spec(
+    shared: &Shared,
+    sandbox: &plan::Sandbox,
+    image: Image,
+    subtask: &str,
+    network: Network,
+) -> Spec {
     Spec {
         image,
         env: sandbox.env.clone(),
@@ -16,10 +22,7 @@ pub(super) fn spec(shared: &Shared, sandbox: &plan::Sandbox, image: Image, subta
         memory: sandbox.memory,
         pids: sandbox.pids,
         disk: sandbox.disk,
-        network: match sandbox.network {
-            plan::Network::None => sandbox::Network::None,
-            plan::Network::Full => sandbox::Network::Full,
-        },
+        network,
         runtime: sandbox.runtime.clone(),
         labels: Labels {
             machine: shared.options.machine.clone(),

@@ -11,7 +11,7 @@ use super::board::{Board, Notice, Totals, Watch};
 use super::gate::Gates;
 use super::pot::Pot;
 use super::{Models, Options, Stopper};
-use crate::id::RunId;
+use crate::id::{RoleName, RunId};
 use crate::journal::{Event, Writer};
 use crate::sandbox;
 use crate::workspace::{Base, Store};
@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub hidden: BTreeSet<String>,
     pub journal: Writer,
     pub engine: Arc<dyn sandbox::Engine>,
+    /// Where agents' sandboxes come from.
+    pub pool: sandbox::Pool,
     pub models: Models,
     pub pot: Pot,
     pub gates: Gates,
@@ -63,6 +65,12 @@ impl Shared {
             .roles
             .get(role.name.as_str())
             .map_or(&self.models.default, |own| own)
+    }
+
+    /// Containers that are kept ready for a role; Wharf's own commands run in the plan's sandbox.
+    pub fn warm(&self, role: &RoleName) -> usize {
+        let role = self.plan.roles.get(role);
+        role.map_or(self.plan.sandbox.warm, |role| role.sandbox.warm)
     }
 
     /// The exit code of the signal that stops the run, once one came.

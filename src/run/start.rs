@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::board::{Board, Notice};
 use super::drive::Drive;
+use super::egress;
 use super::fresh::Fresh;
 use super::gate::Gates;
 use super::pot::{Amount, Limits, Pot};
@@ -15,7 +16,7 @@ use super::shared::Shared;
 use super::{Error, Order, Summary, finish, trees};
 use crate::id::RunId;
 use crate::journal::{self, Event, RunStarted, Writer};
-use crate::sandbox::Tree;
+use crate::sandbox::{Pool, Tree};
 use crate::trace::{RunStart, Span};
 use crate::workspace::{Base, Source, Store};
 
@@ -43,6 +44,7 @@ pub async fn start(order: Order) -> Result<Summary, Error> {
         Ok(()) => finish::end(&mut drive).await,
         Err(error) => finish::broken(&mut drive, error).await,
     };
+    shared.pool.close().await;
     shared.span.end();
     drop(drive);
     drop(shared);
@@ -199,6 +201,7 @@ fn share(
         store: based.store,
         base: based.base,
         journal,
+        pool: Pool::new(order.engine.clone(), &order.stop.cancel),
         engine: order.engine,
         models: order.models,
         pot,
@@ -261,11 +264,6 @@ fn started(order: &Order, id: &RunId, trace_id: Option<String>) -> RunStarted {
 }
 
 fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
-    let full = order
-        .plan
-        .roles
-        .values()
-        .filter(|r| r.sandbox.network == crate::plan::Network::Full);
     let names = finish::model_names(&order.models);
     Notice::Started {
         run: id.to_string(),
@@ -273,7 +271,7 @@ fn announcement(order: &Order, id: &RunId, dir: &Path) -> Notice {
         recorded: names.iter().any(|name| name.starts_with("replay:")),
         model: names.join(", "),
         run_dir: dir.display().to_string(),
-        network: full.map(|role| role.name.to_string()).collect(),
+        network: egress::announced(&order.plan),
     }
 }
 

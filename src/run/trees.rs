@@ -16,7 +16,7 @@ const LOADED: u64 = 8 << 20;
 /// A commit as agents start from it.
 pub(super) struct Standing {
     pub commit: CommitId,
-    pub tree: Tree,
+    pub tree: Arc<Tree>,
     /// AGENTS.md at the top, where there is one.
     pub agents_md: Option<String>,
 }
@@ -35,7 +35,7 @@ impl Standing {
         };
         Ok(Self {
             commit: commit.clone(),
-            tree,
+            tree: Arc::new(tree),
             agents_md: agents_md.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
         })
     }

@@ -11,7 +11,7 @@ use super::drive::Drive;
 use super::summary::{Verdict, VerdictStatus};
 use super::verdict::{self, Judged};
 use super::worker::Job;
-use super::{Error, desk, first, settings};
+use super::{Error, desk, egress, first, settings};
 use crate::agent::Stop;
 use crate::id::{RoleName, SubtaskId, TreeId};
 use crate::journal::{Agent, AgentKind, CommandRun, Event};
@@ -125,7 +125,8 @@ impl Drive {
     async fn open_at_merged(&mut self, who: &Agent) -> Result<Arc<dyn Sandbox>, String> {
         let plan = self.shared.plan.sandbox.clone();
         let image = self.image(&plan).await?;
-        let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str());
+        let network = egress::network(&self.shared, &plan.network, who, &self.shared.span);
+        let spec = settings::spec(&self.shared, &plan, image, who.subtask.as_str(), network);
         let standing = self.standing(&self.merged.clone()).await;
         let standing = standing.map_err(|error| error.to_string())?;
         let opened = desk::open(&self.shared, who, &spec, &standing.tree).await;

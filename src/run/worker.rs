@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::accept::Accept;
 use super::board::{Notice, Row};
 use super::desk::Desk;
-use super::settings;
 use super::shared::Shared;
 use super::trees::Standing;
+use super::{egress, settings};
 use crate::agent::{self, Assignment, Outcome, Stop};
 use crate::id::CommitId;
 use crate::journal::{Agent, AgentEnd, AgentKind, Event};
@@ -109,12 +109,9 @@ async fn at_desk(
             reason: error.to_string(),
         }
     })?;
-    let spec = settings::spec(
-        shared,
-        &job.role.sandbox,
-        job.image,
-        job.who.subtask.as_str(),
-    );
+    let network = egress::network(shared, &job.role.sandbox.network, &job.who, &span);
+    let subtask = job.who.subtask.as_str();
+    let spec = settings::spec(shared, &job.role.sandbox, job.image, subtask, network);
     let (start, accept) = (job.start.clone(), job.accept);
     let desk = Desk::open(
         shared.clone(),

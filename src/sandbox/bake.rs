@@ -2,25 +2,25 @@
 //! results of the setup commands, baked once.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use bollard::models::{ContainerConfig, ContainerCreateBody, ImageInspect};
-use bollard::query_parameters::{CommitContainerOptions, UploadToContainerOptionsBuilder};
+use bollard::models::{ContainerCreateBody, ImageInspect};
+use bollard::query_parameters::UploadToContainerOptionsBuilder;
 
 use tokio_util::sync::CancellationToken;
 
 use super::build::Stage;
 use super::call::{self, LONG};
+use super::commit::{Committed, commit, plain};
 use super::docker::Docker;
 use super::image::{inspect, short_hash};
 use super::profile::{self, HOME, KIND, TOOLBOX_PATH};
 use super::toolbox::TOOLBOX;
 use super::{Error, Image, ImageSpec, Labels, Network, Progress, Spec};
-use super::{bench, layer, network};
+use super::{bench, layer, network, shelf};
 
 /// The repository of baked images; a tag is the key of what went in.
 pub(super) const BAKED: &str = "wharf/baked";
-/// Says on the image which name of the plan it was baked for.
-pub(super) const BAKED_FOR: &str = "wharf.image";
 const DESCRIBES: &str = "wharf.describes";
 /// Changes when baking itself changes, so that older images are not taken for equal.
 const FORMAT: &[u8] = b"1";
@@ -47,7 +47,9 @@ pub(super) async fn bake(
     let base = found.id.clone().unwrap_or_default();
     let key = key(&base, spec);
     let name = format!("{BAKED}:{key}");
-    if inspect(docker, &name).await?.is_none() {
+    if inspect(docker, &name).await?.is_some() {
+        shelf::used(docker, &name).await;
+    } else {
         let mut stage = Stage::new(progress, format!("image: baking {}", spec.image));
         let oven = Oven {
             job,
@@ -158,30 +160,20 @@ impl Oven<'_> {
     }
 
     async fn commit(&self, id: &str, describes: &str) -> Result<(), Error> {
-        let changes = [
-            format!("ENV PATH={}", self.path),
-            format!("ENTRYPOINT [\"{TOOLBOX_PATH}\"]"),
-            "CMD []".to_owned(),
-            format!("LABEL {KIND}=baked"),
-            format!("LABEL {DESCRIBES}=\"{}\"", plain(describes)),
-            format!("LABEL {BAKED_FOR}=\"{}\"", plain(&self.job.spec.image)),
-            format!("LABEL {}= {}=", profile::MACHINE, profile::STATE),
-        ];
-        let options = CommitContainerOptions {
-            container: Some(id.to_owned()),
-            repo: Some(BAKED.to_owned()),
-            tag: Some(self.key.clone()),
-            pause: true,
-            changes: Some(changes.join("\n")),
-            ..CommitContainerOptions::default()
+        let committed = Committed {
+            container: id,
+            name: Some((BAKED, &self.key)),
+            kind: "baked",
+            made_for: &self.job.spec.image,
+            more: vec![
+                format!("ENV PATH={}", self.path),
+                format!("ENTRYPOINT [\"{TOOLBOX_PATH}\"]"),
+                "CMD []".to_owned(),
+                format!("LABEL {DESCRIBES}=\"{}\"", plain(describes)),
+            ],
+            allowance: Duration::ZERO,
         };
-        let call = self
-            .job
-            .docker
-            .api
-            .commit_container(options, ContainerConfig::default());
-        call::bounded("committing an image", LONG * 3, call).await?;
-        Ok(())
+        commit(self.job.docker, committed).await.map(drop)
     }
 
     /// The profile of a sandbox, with a shell that lives as long as its stdin as process 1.
@@ -233,20 +225,6 @@ impl Oven<'_> {
     }
 }
 
-/// Text that is safe between the quotes of a Dockerfile instruction.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() || matches!(c, '"' | '\\' | '$') {
-                ' '
-            } else {
-                c
-            }
-        })
-        .take(400)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,10 +270,5 @@ mod tests {
             ..Default::default()
         });
         assert_eq!(path_of(&image), "/home/agent/.local/bin:/go/bin:/bin");
-    }
-
-    #[test]
-    fn a_label_cannot_end_its_quotes() {
-        assert_eq!(plain("a\"b\\c$d\ne"), "a b c d e");
     }
 }

@@ -1,6 +1,6 @@
 //! Finding the engine: which address, whether it answers, what it is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use bollard::API_DEFAULT_VERSION;
 use super::Error;
 use super::call;
 use super::docker::Docker;
+use super::egress::Credential;
 
 /// How long an engine may take to answer its first question.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
@@ -33,8 +34,14 @@ pub struct Options {
     pub machine: String,
     /// Proxy settings of the host (`HTTP_PROXY`, `https_proxy` …) for builds and setup commands.
     pub proxies: Vec<(String, String)>,
-    /// A PEM bundle of the authorities this host trusts, for setup commands; never kept in an image.
+    /// A PEM bundle of the authorities this host trusts, for setup commands and for servers that Wharf
+    /// reaches for a sandbox; never kept in an image.
     pub ca_bundle: Option<PathBuf>,
+    /// What is added to requests of sandboxes with an allow-list, by the names that plans give it.
+    pub credentials: BTreeMap<String, Credential>,
+    /// How long a sandbox and Wharf hear nothing of each other until each takes the other for gone;
+    /// a minute when absent, and never more.
+    pub lease: Option<Duration>,
 }
 
 /// Paths of PEM files, as `DOCKER_CERT_PATH` holds them.

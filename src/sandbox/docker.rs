@@ -7,8 +7,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Info, Options};
-use super::{Engine, Error, Image, ImageSpec, Progress, Sandbox, Spec, Tree};
-use super::{image, open};
+use super::egress::Way;
+use super::{Engine, Error, Image, ImageSpec, Layer, Progress, Spec, Tree, Vacant};
+use super::{image, open, workspace_layer};
 
 /// A connected engine; clones share it.
 #[derive(Clone)]
@@ -20,10 +21,19 @@ pub struct Docker {
     pub(super) starts: Arc<Semaphore>,
     /// Two preparations at once would build the same thing twice.
     pub(super) builds: Arc<Semaphore>,
+    /// How sandboxes with an allow-list reach servers.
+    pub(super) way: Way,
+    /// Nor does it help to fill two layers at a time.
+    pub(super) layers: Arc<Semaphore>,
 }
 
 impl Docker {
     pub(super) fn new(api: bollard::Docker, options: Options, info: Info) -> Self {
+        let way = Way {
+            authorities: options.ca_bundle.clone(),
+            credentials: options.credentials.clone(),
+            ..Way::default()
+        };
         let starts = usize::try_from(info.facts.cores * 2).unwrap_or(2);
         Docker {
             api,
@@ -31,7 +41,14 @@ impl Docker {
             info: Arc::new(info),
             starts: Arc::new(Semaphore::new(starts)),
             builds: Arc::new(Semaphore::new(1)),
+            way,
+            layers: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// The same engine, whose sandboxes reach servers in another way.
+    pub fn reaching(self, way: Way) -> Self {
+        Docker { way, ..self }
     }
 
     /// What the engine said of itself when it was connected.
@@ -50,12 +67,25 @@ impl Engine for Docker {
         Box::pin(image::prepare(self, image, progress, cancel))
     }
 
-    fn open<'a>(
+    fn start<'a>(
         &'a self,
         spec: &'a Spec,
-        tree: &'a Tree,
+        layer: Option<&'a Layer>,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
-        Box::pin(open::open(self, spec, tree, cancel))
+    ) -> BoxFuture<'a, Result<Box<dyn Vacant>, Error>> {
+        Box::pin(async move {
+            let vacancy = open::start(self, spec, layer, cancel).await?;
+            Ok(Box::new(vacancy) as Box<dyn Vacant>)
+        })
+    }
+
+    fn layer<'a>(
+        &'a self,
+        spec: &'a Spec,
+        tree: Arc<Tree>,
+        progress: &'a dyn Progress,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Layer, Error>> {
+        Box::pin(workspace_layer::make(self, spec, tree, progress, cancel))
     }
 }

@@ -1,8 +1,8 @@
 //! The stream to one toolbox: who reads it, who writes it, and the channel of one call.
 //!
 //! The hub reads frames and hands them to the calls, without ever waiting for one: what a call has
-//! not taken yet is bounded by the credit it gave. The writer puts control before data. Both end
-//! when the link is closed or breaks, and from then on every call is told the reason.
+//! not taken yet is bounded by the credit it gave. The writer puts control before data, and calls
+//! before ways out, which are channels that the toolbox opens. Both end when the link is closed or breaks, and from then on every call is told the reason.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,21 +13,26 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::StreamExt;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{
+    UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::codec::{Decoder, FramedRead};
 use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
-use wharf_toolbox::wire::{Fault, Frame, Kind, MAX_DATA, VERSION};
+use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, MAX_DATA, VERSION};
 
 use super::Error;
+use super::egress::{Inlet, Knock, knock};
 use super::link_call::Call;
+use super::outbox::{Outbox, write};
 
-/// Extends the toolbox's lease.
-const PING: Duration = Duration::from_secs(5);
-/// A toolbox that says nothing for so long, pings included, is gone.
+/// A toolbox that says nothing for so long, pings included, is gone; it holds the same of Wharf.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Pings in that time, and the least time between two.
+const PINGS: u32 = 12;
+const SHORTEST: Duration = Duration::from_millis(10);
 /// From start to the toolbox's hello.
 const GREETING: Duration = Duration::from_secs(30);
 /// How long the end of the stream waits for what it is owed: the writer's rest, the engine's word.
@@ -74,12 +79,14 @@ impl Decoder for Frames {
     }
 }
 
-/// Greets the toolbox and starts the hub, whose handle ends with the link.
+/// Greets the toolbox and starts the hub, whose handle ends with the link. Who wants out knocks at
+/// `knocks`; without it nobody may.
 pub(super) async fn connect<R, W, E>(
     reader: R,
     writer: W,
     hello: &HostHello,
     ended: E,
+    knocks: Option<UnboundedSender<Knock>>,
 ) -> Result<(Link, ToolboxHello, JoinHandle<()>), Error>
 where
     R: AsyncRead + Send + Unpin + 'static,
@@ -88,10 +95,7 @@ where
 {
     let mut frames = FramedRead::with_capacity(reader, Frames, MAX_DATA);
     let (outbox, rest) = Outbox::new();
-    outbox
-        .control
-        .send(Frame::json(Kind::Hello, 0, hello).map_err(broken)?)
-        .map_err(broken)?;
+    outbox.push(Frame::json(Kind::Hello, 0, hello).map_err(broken)?);
     let (words, heard) = unbounded_channel();
     let reason = Arc::new(OnceLock::new());
     let writing = tokio::spawn(write(writer, rest, words.downgrade()));
@@ -108,9 +112,14 @@ where
             return Err(error);
         }
     };
+    let lease = hello.lease_ms.map(Duration::from_millis);
     let hub = Hub {
+        silence: lease.unwrap_or(SILENCE).min(SILENCE),
         outbox,
         calls: HashMap::new(),
+        inlets: HashMap::new(),
+        knocks,
+        words: words.downgrade(),
         last: Instant::now(),
         reason: reason.clone(),
     };
@@ -151,78 +160,15 @@ fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error>
     Ok(hello)
 }
 
-/// The two queues to the writer; data is bounded by the toolbox's credit.
-struct Outbox {
-    control: UnboundedSender<Frame>,
-    data: UnboundedSender<Frame>,
-}
-
-type Inbox = (UnboundedReceiver<Frame>, UnboundedReceiver<Frame>);
-
-impl Outbox {
-    fn new() -> (Outbox, Inbox) {
-        let (control, first) = unbounded_channel();
-        let (data, second) = unbounded_channel();
-        (Outbox { control, data }, (first, second))
-    }
-
-    /// A writer that is gone has said so to the hub itself.
-    fn push(&self, frame: Frame) {
-        // A close must not overtake the data before it.
-        let queue = if matches!(frame.kind, Kind::Data | Kind::Close) {
-            &self.data
-        } else {
-            &self.control
-        };
-        let _ = queue.send(frame);
-    }
-}
-
-/// Bytes that one write gathers.
-const BATCH: usize = 64 << 10;
-
-async fn write(
-    mut writer: impl AsyncWrite + Unpin,
-    (mut control, mut data): Inbox,
-    words: tokio::sync::mpsc::WeakUnboundedSender<Word>,
-) {
-    let mut bytes = Vec::new();
-    loop {
-        let frame = tokio::select! {
-            biased;
-            Some(frame) = control.recv() => frame,
-            Some(frame) = data.recv() => frame,
-            else => break,
-        };
-        bytes.clear();
-        frame.encode(&mut bytes);
-        // What is queued already goes out in the same write, control first.
-        while bytes.len() < BATCH {
-            match control.try_recv().or_else(|_| data.try_recv()) {
-                Ok(frame) => frame.encode(&mut bytes),
-                Err(_) => break,
-            }
-        }
-        let written = async {
-            writer.write_all(&bytes).await?;
-            writer.flush().await
-        };
-        if let Err(error) = written.await {
-            if let Some(words) = words.upgrade() {
-                let _ = words.send(Word::Break(format!(
-                    "the stream cannot be written: {error}"
-                )));
-            }
-            return;
-        }
-    }
-    // The toolbox takes the end of its input as the end of the sandbox; so does a failure here.
-    let _ = writer.shutdown().await;
-}
-
 struct Hub {
+    /// A toolbox that said nothing for so long is gone.
+    silence: Duration,
     outbox: Outbox,
     calls: HashMap<u32, UnboundedSender<Event>>,
+    /// Channels that were opened from inside.
+    inlets: HashMap<u32, Inlet>,
+    knocks: Option<UnboundedSender<Knock>>,
+    words: WeakUnboundedSender<Word>,
     last: Instant,
     reason: Arc<OnceLock<String>>,
 }
@@ -235,7 +181,7 @@ impl Hub {
         mut ended: Ended,
         mut writing: JoinHandle<()>,
     ) {
-        let mut ping = tokio::time::interval(PING);
+        let mut ping = tokio::time::interval((self.silence / PINGS).max(SHORTEST));
         let reason = loop {
             let step = tokio::select! {
                 frame = frames.next() => match frame {
@@ -268,11 +214,14 @@ impl Hub {
                 _ => Err(Fault::Order("frame out of place")),
             };
         }
+        if channel & INSIDE != 0 {
+            return self.inward(frame);
+        }
         let event = match frame.kind {
             Kind::Data => Event::Data(Bytes::from(frame.body)),
             Kind::Credit => Event::Credit(frame.amount()?),
             Kind::Close => Event::Close(frame.parse()?),
-            Kind::Hello | Kind::Open | Kind::Signal => {
+            Kind::Hello | Kind::Open | Kind::Signal | Kind::Answer => {
                 return Err(Fault::Order("frame out of place"));
             }
         };
@@ -287,6 +236,26 @@ impl Hub {
         Ok(())
     }
 
+    /// Takes a frame of a channel that was opened from inside; one for a channel that is over is late.
+    fn inward(&mut self, frame: Frame) -> Result<(), Fault> {
+        let (channel, kind) = (frame.channel, frame.kind);
+        match (kind, self.inlets.get_mut(&channel), &self.knocks) {
+            (Kind::Open, None, Some(knocks)) => {
+                let (inlet, knock) = knock(frame.parse()?, channel, self.words.clone());
+                self.inlets.insert(channel, inlet);
+                // Only a hub that is ending finds nobody there.
+                let _ = knocks.send(knock);
+            }
+            (Kind::Open, _, _) => return Err(Fault::Order("a way out that nobody may open")),
+            (_, Some(inlet), _) => inlet.take(frame)?,
+            (_, None, _) => {}
+        }
+        if kind == Kind::Signal {
+            self.inlets.remove(&channel);
+        }
+        Ok(())
+    }
+
     fn obey(&mut self, word: Option<Word>) -> Result<(), String> {
         match word {
             Some(Word::Open(frame, events)) => {
@@ -294,7 +263,10 @@ impl Hub {
                 self.outbox.push(frame);
             }
             Some(Word::Send(frame)) => self.outbox.push(frame),
-            Some(Word::Forget(channel)) => drop(self.calls.remove(&channel)),
+            Some(Word::Forget(channel)) => {
+                self.calls.remove(&channel);
+                self.inlets.remove(&channel);
+            }
             Some(Word::Break(reason)) => return Err(reason),
             Some(Word::Close) | None => return Err("it was closed".into()),
         }
@@ -302,8 +274,8 @@ impl Hub {
     }
 
     fn ping(&mut self) -> Result<(), String> {
-        if self.last.elapsed() > SILENCE {
-            return Err(format!("no sign of life for {} s", SILENCE.as_secs()));
+        if self.last.elapsed() > self.silence {
+            return Err(format!("no sign of life for {:?}", self.silence));
         }
         let frame = Frame::json(Kind::Signal, 0, &Signal::Ping).map_err(|f| f.to_string())?;
         self.outbox.push(frame);
@@ -344,6 +316,11 @@ impl Link {
     /// Lets the hub and the writer end.
     pub(super) fn close(&self) {
         let _ = self.words.send(Word::Close);
+    }
+
+    /// Why no call is answered any more, once the link has ended.
+    pub(super) fn ended(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
     }
 
     fn why(&self) -> Error {

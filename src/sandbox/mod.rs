@@ -10,9 +10,12 @@ mod bench;
 mod bootstrap;
 mod build;
 mod call;
+mod commit;
 mod connect;
 mod container;
 mod docker;
+pub mod egress;
+mod engine;
 mod image;
 mod layer;
 mod link;
@@ -21,19 +24,29 @@ pub mod memory;
 
 mod network;
 mod open;
+mod outbox;
+mod pool;
 mod profile;
 pub mod remote;
+mod remote_layer;
+mod remote_run;
 mod remote_tree;
 mod shelf;
+mod spare;
 mod sweep;
 pub mod toolbox;
+mod vacant;
+mod workspace_layer;
 
 pub use connect::{EngineFacts, Info, Options, Tls, connect};
 pub use docker::Docker;
+pub use engine::Engine;
 pub use image::BUILT_IN;
+pub use pool::{Pool, Wanted};
 pub use profile::profile;
 pub use shelf::ImageRow;
 pub use sweep::{Leftover, LeftoverKind, Leftovers, Swept};
+pub use vacant::{Layer, Vacant};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,26 +56,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
-
-/// Where sandboxes come from: Docker, or memory for tests and benches.
-pub trait Engine: Send + Sync {
-    /// Makes the image of a spec ready: base present or built, toolbox and setup baked in.
-    /// Called once for each distinct image of a run, before the first `open` of it.
-    fn prepare<'a>(
-        &'a self,
-        image: &'a ImageSpec,
-        progress: &'a dyn Progress,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Image, Error>>;
-
-    /// Starts a container at exactly `tree`; returns once the toolbox has confirmed the manifest.
-    fn open<'a>(
-        &'a self,
-        spec: &'a Spec,
-        tree: &'a Tree,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>>;
-}
 
 /// Calls on one container. A call that fails with `Error` means the sandbox is broken and must be
 /// closed; what went wrong inside it (a missing file, a failed command) is part of the answer.
@@ -175,11 +168,13 @@ pub struct Labels {
     pub subtask: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
     None,
     /// A network of its own with a way out.
     Full,
+    /// None, and a proxy inside through which Wharf reaches the hosts of a policy.
+    Allow(egress::Policy),
 }
 
 /// A set of files: what a sandbox is opened at.

@@ -1,28 +1,35 @@
-//! Opening a sandbox: a container of the profile, its toolbox greeted, its tree put in.
+//! Starting a sandbox: a container of the profile, its toolbox greeted.
 
-use std::sync::Arc;
-
+use bollard::models::ContainerCreateBody;
 use tokio_util::sync::CancellationToken;
 
 use super::call;
 use super::container::{self, Life};
 use super::docker::Docker;
+use super::egress;
 use super::network;
 use super::profile;
 use super::remote::{self, Closer, Remote, Start};
-use super::{Error, Facts, Network, Sandbox, Spec, Tree};
+use super::vacant::{Layer, Vacancy};
+use super::{Error, Facts, Network, Spec};
 
-/// Opens a sandbox at exactly `tree`; on any failure and on cancel nothing is left at the engine.
-pub(super) async fn open(
+/// Starts a sandbox that holds what its image does, or the layer's tree; on any failure and on
+/// cancel nothing is left at the engine.
+pub(super) async fn start(
     docker: &Docker,
     spec: &Spec,
-    tree: &Tree,
+    layer: Option<&Layer>,
     cancel: &CancellationToken,
-) -> Result<Arc<dyn Sandbox>, Error> {
+) -> Result<Vacancy, Error> {
     profile::check(spec, &docker.info.facts)?;
+    let standing = layer.map(|layer| layer.standing(spec)).transpose()?;
     let network = call::unless(cancel, own_network(docker, spec)).await?;
-    match launch(docker, spec, network.as_deref(), cancel).await {
-        Ok(remote) => fill(remote, tree, cancel).await,
+    let body = ContainerCreateBody {
+        image: Some(layer.map_or(&spec.image.id, |layer| &layer.image).clone()),
+        ..profile::profile(spec, &docker.info.facts, network.as_deref())
+    };
+    match launch(docker, spec, (body, network.as_deref()), cancel).await {
+        Ok(remote) => Ok(Vacancy::new(remote, standing)),
         Err(error) => {
             network::discard(docker, network.as_deref()).await;
             Err(error)
@@ -33,7 +40,7 @@ pub(super) async fn open(
 /// The network that the spec asks for, made for this sandbox alone.
 async fn own_network(docker: &Docker, spec: &Spec) -> Result<Option<String>, Error> {
     match spec.network {
-        Network::None => Ok(None),
+        Network::None | Network::Allow(_) => Ok(None),
         Network::Full => network::create(docker, spec.labels.to_map())
             .await
             .map(Some),
@@ -44,12 +51,11 @@ async fn own_network(docker: &Docker, spec: &Spec) -> Result<Option<String>, Err
 async fn launch(
     docker: &Docker,
     spec: &Spec,
-    network: Option<&str>,
+    (body, network): (ContainerCreateBody, Option<&str>),
     cancel: &CancellationToken,
 ) -> Result<Remote, Error> {
     let turn = async { docker.starts.acquire().await.map_err(|_| Error::Cancelled) };
     let _turn = call::unless(cancel, turn).await?;
-    let body = profile::profile(spec, &docker.info.facts, network);
     let running = container::start(docker, body, cancel).await?;
     let life = running.life.clone();
     let start = Start {
@@ -57,9 +63,12 @@ async fn launch(
         tree_base: None,
         git: true,
         disk: spec.disk,
+        egress: exit(docker, spec),
         closer: closer(&life, docker, network),
     };
-    let greeting = remote::start(running.reader, running.writer, start, life.clone().ended());
+    let streams = (running.reader, running.writer);
+    let lease = docker.options.lease;
+    let greeting = remote::greet(streams, start, lease, life.clone().ended());
     let greeted = call::unless(cancel, greeting).await;
     if greeted.is_err() {
         container::remove(docker, &life.id).await;
@@ -67,18 +76,15 @@ async fn launch(
     greeted
 }
 
-/// Puts the tree in; a sandbox that does not take it is closed again.
-async fn fill(
-    remote: Remote,
-    tree: &Tree,
-    cancel: &CancellationToken,
-) -> Result<Arc<dyn Sandbox>, Error> {
-    match call::unless(cancel, remote.upload(None, tree)).await {
-        Ok(()) => Ok(Arc::new(remote)),
-        Err(error) => {
-            remote.close().await;
-            Err(error)
-        }
+/// The way out that the spec asks for.
+fn exit(docker: &Docker, spec: &Spec) -> Option<egress::Exit> {
+    match &spec.network {
+        Network::Allow(policy) => Some(egress::Exit {
+            policy: policy.clone(),
+            way: docker.way.clone(),
+            port: egress::PORT,
+        }),
+        Network::None | Network::Full => None,
     }
 }
 

@@ -8,6 +8,7 @@ use bollard::models::{
 };
 
 use super::connect::EngineFacts;
+use super::egress::VARIABLES;
 use super::{Error, Labels, Network, Spec};
 
 /// Where the baked image holds the toolbox.
@@ -28,10 +29,10 @@ const BESIDE_TMP: u64 = 64 << 20;
 
 pub(super) const MACHINE: &str = "wharf.machine";
 pub(super) const STATE: &str = "wharf.state";
-/// Marks what is not a sandbox: `base`, `python`, `baked`, `build`.
+/// Marks what is not a sandbox: `base`, `python`, `baked`, `layer`, `build`.
 pub(super) const KIND: &str = "wharf.kind";
-const RUN: &str = "wharf.run";
-const SUBTASK: &str = "wharf.subtask";
+pub(super) const RUN: &str = "wharf.run";
+pub(super) const SUBTASK: &str = "wharf.subtask";
 
 /// The create body of a sandbox. `network` names the sandbox's own network for `Network::Full`.
 pub fn profile(spec: &Spec, facts: &EngineFacts, network: Option<&str>) -> ContainerCreateBody {
@@ -114,6 +115,9 @@ fn environment(spec: &Spec) -> Vec<String> {
         ("TERM", "dumb"),
     ]
     .into();
+    if matches!(spec.network, Network::Allow(_)) {
+        env.extend(VARIABLES);
+    }
     env.extend(spec.env.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     env.iter()
         .map(|(key, value)| format!("{key}={value}"))
@@ -127,7 +131,7 @@ fn host(spec: &Spec, facts: &EngineFacts, network: Option<&str>) -> HostConfig {
         security_opt: Some(security(facts)),
         privileged: Some(false),
         readonly_rootfs: Some(false),
-        network_mode: Some(match (spec.network, network) {
+        network_mode: Some(match (&spec.network, network) {
             (Network::Full, Some(name)) => name.to_owned(),
             _ => "none".to_owned(),
         }),

@@ -6,31 +6,33 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use wharf_toolbox::message::{Ended, HostHello, Printed, Ran, Reply, Request};
+use wharf_toolbox::message::{HostHello, Reply, Request};
 use wharf_toolbox::wire::VERSION;
 
+use super::egress::{self, Office};
 use super::link::{Link, connect};
-use super::link_call::Call;
-use super::remote_tree::{self, changes};
+use super::remote_run::{finished, outcome};
+use super::remote_tree::{Below, changes};
 use super::{
-    Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
-    Search, Stream, Tree,
+    Answer, Changes, Command, Error, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
+    Search, Tree,
 };
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
-const GRACE: Duration = Duration::from_secs(15);
+pub(super) const GRACE: Duration = Duration::from_secs(15);
 /// What a call on files may take, besides a second for each `RATE` bytes.
-const FILES: Duration = Duration::from_secs(60);
+pub(super) const FILES: Duration = Duration::from_secs(60);
 const RATE: u64 = 1 << 20;
 /// Files that a sandbox may hold.
 const INODES: u64 = 500_000;
 /// Most bytes of a list, of the lines of a search, and of a scan's records.
 const LINES: usize = 64 << 20;
-const RECORDS: usize = 640 << 20;
+pub(super) const RECORDS: usize = 640 << 20;
 /// What head, tail and a note of ours may have above what was asked to keep.
 const NOTES: usize = 64 << 10;
 
@@ -47,20 +49,30 @@ pub struct Start {
     pub git: bool,
     /// Bytes that workspace, home and /tmp may hold together.
     pub disk: u64,
+    /// The way out of it, where there is one.
+    pub egress: Option<egress::Exit>,
     /// Run once, by `close`.
     pub closer: Closer,
 }
 
+/// What `close` waits for: the hub, those who serve ways out, the container.
+struct End {
+    hub: JoinHandle<()>,
+    office: Option<JoinHandle<()>>,
+    closer: Closer,
+}
+
 /// A sandbox over a stream.
 pub struct Remote {
-    link: Link,
+    pub(super) link: Link,
     facts: Facts,
     layer: Option<Tree>,
-    git: bool,
+    pub(super) git: bool,
     /// One command at a time: the time of each begins when it does.
     turn: Semaphore,
     /// Waited for by whoever closes first; a second closer waits for the first.
-    end: Mutex<Option<(JoinHandle<()>, Closer)>>,
+    end: Mutex<Option<End>>,
+    proxy: Option<u16>,
 }
 
 /// Greets the toolbox over the container's streams. `ended` resolves with the reason when the
@@ -71,19 +83,37 @@ pub async fn start(
     start: Start,
     ended: impl Future<Output = String> + Send + 'static,
 ) -> Result<Remote, Error> {
+    greet((reader, writer), start, None, ended).await
+}
+
+/// As `start`, with the time after which either side takes the other for gone.
+pub async fn greet(
+    (reader, writer): (
+        impl AsyncRead + Send + Unpin + 'static,
+        impl AsyncWrite + Send + Unpin + 'static,
+    ),
+    start: Start,
+    lease: Option<Duration>,
+    ended: impl Future<Output = String> + Send + 'static,
+) -> Result<Remote, Error> {
     let hello = HostHello {
         version: VERSION,
         disk: start.disk,
         inodes: INODES,
+        proxy: start.egress.as_ref().map(|exit| exit.port),
+        lease_ms: lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         ..HostHello::default()
     };
-    let (link, greeting, hub) = match connect(reader, writer, &hello, ended).await {
+    let (knocks, heard) = unbounded_channel();
+    let knocks = start.egress.as_ref().map(|_| knocks);
+    let (link, greeting, hub) = match connect(reader, writer, &hello, ended, knocks).await {
         Ok(connected) => connected,
         Err(error) => {
             (start.closer)().await;
             return Err(error);
         }
     };
+    let serve = |exit| tokio::spawn(Office::new(exit).serve(heard));
     Ok(Remote {
         link,
         facts: Facts {
@@ -93,40 +123,41 @@ pub async fn start(
         layer: start.tree_base,
         git: start.git && greeting.git,
         turn: Semaphore::new(1),
-        end: Mutex::new(Some((hub, start.closer))),
+        end: Mutex::new(Some(End {
+            hub,
+            office: start.egress.map(serve),
+            closer: start.closer,
+        })),
+        proxy: greeting.proxy,
     })
 }
 
 impl Remote {
+    /// The port of the proxy on the sandbox's loopback, where there is a way out.
+    pub fn proxy(&self) -> Option<u16> {
+        self.proxy
+    }
+
     /// Makes the workspace exactly `tree`, sending what `layer` does not have, and returns once
     /// the toolbox has proved by a manifest that it lies there.
     pub async fn upload(&self, layer: Option<&Tree>, tree: &Tree) -> Result<(), Error> {
         let layer = layer.or(self.layer.as_ref());
-        let call = self.link.open(&Request::Upload { git: self.git })?;
-        let limit = FILES + remote_tree::allowance(tree);
-        match timeout(limit, remote_tree::upload(call, layer, tree)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error @ Error::Broken { .. })) => Err(self.link.break_off(error_reason(error))),
-            Ok(Err(error)) => {
-                self.link.break_off("its tree was not sent whole".into());
-                Err(error)
-            }
-            Err(_) => Err(self.late("upload", limit)),
-        }
+        let below = layer.map_or(Below::Nothing, Below::Looked);
+        self.send(below, tree).await.map(drop)
     }
 
-    fn late(&self, what: &str, limit: Duration) -> Error {
+    pub(super) fn late(&self, what: &str, limit: Duration) -> Error {
         self.link
             .break_off(format!("no answer to {what} within {} s", limit.as_secs()))
     }
 
-    fn odd(&self, what: &str) -> Error {
+    pub(super) fn odd(&self, what: &str) -> Error {
         self.link
             .break_off(format!("the answer to {what} makes no sense"))
     }
 
     /// One call on files: its reply and data, or what to tell the agent.
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         request: Request,
         body: Bytes,
@@ -197,31 +228,6 @@ impl Remote {
     }
 }
 
-/// The reply of a command; a cancel is passed on and the reply awaited all the same.
-async fn outcome(
-    call: &mut Call,
-    most: usize,
-    cancel: &CancellationToken,
-) -> Result<(Reply, Bytes), Error> {
-    tokio::select! {
-        reply = call.reply(most) => return reply,
-        () = cancel.cancelled() => {}
-    }
-    call.cancel();
-    timeout(GRACE, call.reply(most)).await.unwrap_or_else(|_| {
-        Err(Error::Broken {
-            reason: "a command could not be cancelled".into(),
-        })
-    })
-}
-
-fn error_reason(error: Error) -> String {
-    match error {
-        Error::Broken { reason } => reason,
-        other => other.to_string(),
-    }
-}
-
 fn verb(request: &Request) -> &'static str {
     match request {
         Request::Run { .. } => "run",
@@ -231,46 +237,9 @@ fn verb(request: &Request) -> &'static str {
         Request::List { .. } => "list",
         Request::Grep { .. } => "grep",
         Request::Upload { .. } => "upload",
+        Request::Ledger => "ledger",
         Request::Scan => "scan",
     }
-}
-
-/// Nothing when the lengths and the data do not agree.
-fn finished(ran: Ran, mut body: Bytes) -> Option<Finished> {
-    let stdout = stream(ran.stdout, &mut body)?;
-    let stderr = stream(ran.stderr, &mut body)?;
-    let exit = match ran.exit {
-        Ended::Code(code) => Exit::Code(code),
-        Ended::TimedOut => Exit::TimedOut,
-        Ended::Cancelled => Exit::Cancelled,
-        Ended::OutOfMemory(code) => Exit::OutOfMemory(code),
-        Ended::Running => Exit::Running,
-    };
-    let elapsed = Duration::from_millis(ran.elapsed_ms);
-    body.is_empty().then_some(Finished {
-        exit,
-        stdout,
-        stderr,
-        elapsed,
-        background: ran.background,
-    })
-}
-
-fn stream(printed: Printed, body: &mut Bytes) -> Option<Stream> {
-    let mut take = |bytes: u64| {
-        let bytes = usize::try_from(bytes)
-            .ok()
-            .filter(|&bytes| bytes <= body.len())?;
-        Some(body.split_to(bytes))
-    };
-    let head = take(printed.head)?;
-    let tail = take(printed.tail)?;
-    Some(Stream {
-        head,
-        tail,
-        total: printed.total,
-        spool: printed.spool,
-    })
 }
 
 impl Sandbox for Remote {
@@ -378,11 +347,14 @@ impl Sandbox for Remote {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let mut end = self.end.lock().await;
-            if let Some((hub, closer)) = end.take() {
+            if let Some(end) = end.take() {
                 self.link.close();
                 // A hub that panicked has let go of the stream as well.
-                let _ = hub.await;
-                closer().await;
+                let _ = end.hub.await;
+                if let Some(office) = end.office {
+                    let _ = office.await;
+                }
+                (end.closer)().await;
             }
         })
     }

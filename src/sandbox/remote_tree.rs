@@ -19,50 +19,128 @@ pub(super) fn allowance(tree: &Tree) -> Duration {
     Duration::from_secs((bytes >> 20) + tree.entries.len() as u64 / 1000)
 }
 
-/// Sends the whole tree, with content only where the layer has none, and compares manifests.
-pub(super) async fn upload(call: Call, layer: Option<&Tree>, tree: &Tree) -> Result<(), Error> {
-    let kept = |path: &Vec<u8>, entry: &Entry| {
-        layer.is_some_and(|layer| layer.entries.get(path) == Some(entry))
-    };
-    let wanted = tree
-        .entries
-        .iter()
-        .filter(|(path, entry)| !kept(path, entry))
-        .map(|(_, e)| e.id.clone());
+/// What lies in the workspace before an upload.
+#[derive(Clone, Copy)]
+pub(super) enum Below<'a> {
+    Nothing,
+    /// This tree, and the toolbox shall look at every file that stays of it.
+    Looked(&'a Tree),
+    /// This tree, which the toolbox knows under this name: it need not look at what stays.
+    Named(&'a str, &'a Tree),
+}
+
+impl<'a> Below<'a> {
+    fn tree(self) -> Option<&'a Tree> {
+        match self {
+            Below::Nothing => None,
+            Below::Looked(tree) | Below::Named(_, tree) => Some(tree),
+        }
+    }
+
+    /// The name under which the toolbox is to find the tree.
+    pub(super) fn name(self) -> Option<String> {
+        match self {
+            Below::Named(name, _) => Some(name.to_owned()),
+            Below::Nothing | Below::Looked(_) => None,
+        }
+    }
+}
+
+/// A tree that lies in the workspace now.
+pub(super) struct Sent {
+    /// The hash that both sides came to; names the tree for an upload above it.
+    pub(super) manifest: String,
+    /// SHA-256 of every content sent, in order of the paths.
+    pub(super) hashes: Vec<[u8; 32]>,
+}
+
+/// Sends a tree, with content only where what lies there has none, and compares manifests.
+pub(super) async fn upload(call: Call, below: Below<'_>, tree: &Tree) -> Result<Sent, Error> {
+    let steps = Step::all(below, tree)?;
+    let wanted = steps.iter().filter_map(Step::wanted).collect();
     let mut sender = Sender {
         call,
         out: BytesMut::new(),
-        source: tree.contents.read(wanted.collect()),
+        source: tree.contents.read(wanted),
         left: Bytes::new(),
     };
-    for path in layer.iter().flat_map(|layer| layer.entries.keys()) {
-        if !tree.entries.contains_key(path) {
-            sender.header(Kind::Delete, path, 0).await?;
+    let mut manifest = below
+        .name()
+        .map_or_else(Manifest::default, |name| Manifest::above(&name));
+    let mut hashes = Vec::new();
+    for step in steps {
+        match step {
+            Step::Delete(path) => {
+                sender.header(Kind::Delete, path, 0).await?;
+                manifest.gone(path);
+            }
+            Step::Keep(path, entry) => {
+                let mode = wire_mode(entry.mode);
+                sender.header(Kind::Keep(mode), path, entry.size).await?;
+                manifest.add(path, mode, entry.size, None);
+            }
+            Step::Put(path, entry) => {
+                let mode = wire_mode(entry.mode);
+                sender.header(Kind::Put(mode), path, entry.size).await?;
+                let hash = sender.content(entry).await?;
+                manifest.add(path, mode, entry.size, Some(&hash));
+                hashes.push(hash);
+            }
         }
     }
-    let mut manifest = Manifest::default();
-    for (path, entry) in &tree.entries {
-        if !plain(path) {
-            let shown = String::from_utf8_lossy(path);
-            return Err(tree_error(format!("path {shown:?} is not allowed")));
-        }
-        let mode = wire_mode(entry.mode);
-        if kept(path, entry) {
-            sender.header(Kind::Keep(mode), path, entry.size).await?;
-            manifest.add(path, mode, entry.size, None);
-        } else {
-            sender.header(Kind::Put(mode), path, entry.size).await?;
-            let hash = sender.content(entry).await?;
-            manifest.add(path, mode, entry.size, Some(&hash));
-        }
-    }
-    let theirs = sender.end().await?;
-    if theirs == manifest.finish() {
-        return Ok(());
+    let (theirs, manifest) = (sender.end().await?, manifest.finish());
+    if theirs == manifest {
+        return Ok(Sent { manifest, hashes });
     }
     Err(Error::Broken {
         reason: "what lies in the workspace is not what was sent".into(),
     })
+}
+
+/// One record of an upload.
+enum Step<'a> {
+    Delete(&'a [u8]),
+    Keep(&'a [u8], &'a Entry),
+    Put(&'a [u8], &'a Entry),
+}
+
+impl<'a> Step<'a> {
+    /// Deletions first, then what is put or kept, in order of the paths.
+    fn all(below: Below<'a>, tree: &'a Tree) -> Result<Vec<Step<'a>>, Error> {
+        let (mut deletes, mut rest) = (Vec::new(), Vec::new());
+        let before = below.tree().map(|tree| tree.entries.iter());
+        let mut before = before.into_iter().flatten().peekable();
+        for (path, entry) in &tree.entries {
+            while let Some((gone, _)) = before.next_if(|(old, _)| *old < path) {
+                deletes.push(Step::Delete(gone));
+            }
+            let same = before.next_if(|(old, _)| *old == path);
+            let same = same.is_some_and(|(_, old)| old == entry);
+            if same && matches!(below, Below::Named(..)) {
+                continue;
+            }
+            if !plain(path) {
+                let shown = String::from_utf8_lossy(path);
+                return Err(tree_error(format!("path {shown:?} is not allowed")));
+            }
+            rest.push(if same {
+                Step::Keep(path, entry)
+            } else {
+                Step::Put(path, entry)
+            });
+        }
+        deletes.extend(before.map(|(gone, _)| Step::Delete(gone)));
+        deletes.append(&mut rest);
+        Ok(deletes)
+    }
+
+    /// The content to be sent with it.
+    fn wanted(&self) -> Option<String> {
+        match self {
+            Step::Put(_, entry) => Some(entry.id.clone()),
+            Step::Delete(_) | Step::Keep(..) => None,
+        }
+    }
 }
 
 fn tree_error(reason: String) -> Error {
@@ -72,7 +150,8 @@ fn tree_error(reason: String) -> Error {
     }
 }
 
-fn wire_mode(mode: Mode) -> record::Mode {
+/// A mode as the stream has it.
+pub(super) fn wire_mode(mode: Mode) -> record::Mode {
     match mode {
         Mode::File => record::Mode::File,
         Mode::Executable => record::Mode::Executable,

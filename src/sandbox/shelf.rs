@@ -1,17 +1,21 @@
-//! Our images at the engine: what is there, and which baked ones nobody needs any more.
+//! Our images at the engine: what is there, how large, when it was last used; and their removal.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use bollard::models::ImageSummary;
 use bollard::query_parameters::{
     ListContainersOptions, ListImagesOptions, RemoveImageOptionsBuilder,
 };
 
-use super::Error;
-use super::bake::{BAKED, BAKED_FOR};
+use super::bake::BAKED;
+use super::build;
 use super::call::{self, LONG, SHORT};
+use super::commit::MADE_FOR;
 use super::docker::Docker;
+use super::image::inspect;
 use super::profile::KIND;
+use super::workspace_layer::LAYERS;
+use super::{Error, spare};
 
 /// One of our images at the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,40 +25,58 @@ pub struct ImageRow {
     pub id: String,
     /// Bytes, those of shared layers included.
     pub size: u64,
+    /// Bytes above the named image it stands on.
+    pub own: u64,
     /// Seconds since 1970.
     pub created: i64,
-    /// For a baked image, the plan's name it was baked for.
-    pub baked_for: Option<String>,
+    /// Seconds since 1970; as exact as runs note it, which is when they begin to use it.
+    pub last_used: i64,
+    /// For a cached image, the plan's name it was made for.
+    pub made_for: Option<String>,
+    /// Made on the way and made again when it is missing: what the cap counts.
+    pub cached: bool,
     /// A container uses it.
     pub in_use: bool,
+    /// Ids of the images it stands on.
+    pub beneath: Vec<String>,
+}
+
+/// Notes that an image is used now: giving it its own name again is what the engine keeps a time of.
+pub(super) async fn used(docker: &Docker, name: &str) {
+    let Some((repo, tag)) = name.rsplit_once(':') else {
+        return;
+    };
+    if let Err(error) = build::tag(docker, name, repo, tag).await {
+        tracing::debug!(image = name, %error, "its use was not noted");
+    }
 }
 
 impl Docker {
     /// Lists the images this program made, newest first.
     pub async fn images(&self) -> Result<Vec<ImageRow>, Error> {
         let options = ListImagesOptions {
-            filters: Some(HashMap::from([("label".to_owned(), vec![KIND.to_owned()])])),
+            // Those without a name that others stand on, too: sizes are differences.
+            all: true,
             ..ListImagesOptions::default()
         };
         let call = self.api.list_images(Some(options));
         let list = call::bounded("listing images", SHORT, call).await?;
-        let used = self.used_images().await?;
-        let mut rows: Vec<ImageRow> = list
-            .into_iter()
-            .flat_map(|image| rows_of(image, &used))
-            .collect();
+        let mut rows = rows(&list, &self.used_images().await?);
+        for row in rows.iter_mut().filter(|row| row.cached) {
+            row.last_used = self.last_used(&row.name).await?.max(row.created);
+        }
         rows.sort_by(|a, b| b.created.cmp(&a.created).then(a.name.cmp(&b.name)));
         Ok(rows)
     }
 
-    /// The baked images that `clean_images` would remove: unused, not the newest of their plan's
-    /// name, and all past the newest `cap`.
-    pub async fn spare_images(&self, cap: usize) -> Result<Vec<ImageRow>, Error> {
-        Ok(spare(self.images().await?, cap))
+    /// The cached images that `clean_images` would remove, so that the rest has at most `cap` bytes.
+    pub async fn spare_images(&self, cap: u64) -> Result<Vec<ImageRow>, Error> {
+        let now = jiff::Timestamp::now().as_second();
+        Ok(spare::spare(self.images().await?, cap, now))
     }
 
-    /// Removes the spare baked images; gives those that are gone now.
-    pub async fn clean_images(&self, cap: usize) -> Result<Vec<ImageRow>, Error> {
+    /// Removes the spare images; gives those that are gone now.
+    pub async fn clean_images(&self, cap: u64) -> Result<Vec<ImageRow>, Error> {
         let mut gone = Vec::new();
         for row in self.spare_images(cap).await? {
             let options = RemoveImageOptionsBuilder::new().build();
@@ -65,6 +87,16 @@ impl Docker {
             }
         }
         Ok(gone)
+    }
+
+    /// Zero where the engine keeps no such time, or the image has gone meanwhile.
+    async fn last_used(&self, name: &str) -> Result<i64, Error> {
+        let found = inspect(self, name).await?;
+        let at = found
+            .and_then(|image| image.metadata)
+            .and_then(|metadata| metadata.last_tag_time);
+        let at = at.and_then(|at| at.to_string().parse::<jiff::Timestamp>().ok());
+        Ok(at.map_or(0, jiff::Timestamp::as_second))
     }
 
     /// Ids of the images that containers of any owner and state use.
@@ -82,28 +114,67 @@ impl Docker {
     }
 }
 
-/// An image under each of our names; a baked one that lost its name to a twin under its id.
-fn rows_of(image: ImageSummary, used: &HashSet<String>) -> Vec<ImageRow> {
-    let baked = image.labels.get(KIND).is_some_and(|kind| kind == "baked");
-    let mut names: Vec<String> = image
-        .repo_tags
+/// Our images of a list of all; of those without a name only what nobody stands on.
+fn rows(list: &[ImageSummary], used: &HashSet<String>) -> Vec<ImageRow> {
+    let all: BTreeMap<&str, &ImageSummary> = list
         .iter()
-        .filter(|tag| ours(tag))
-        .cloned()
+        .map(|image| (image.id.as_str(), image))
         .collect();
-    let nameless = image.repo_tags.iter().all(|tag| tag.ends_with(":<none>"));
-    if baked && nameless {
-        names.push(image.id.clone());
+    let parents: HashSet<&str> = list.iter().map(|image| image.parent_id.as_str()).collect();
+    list.iter()
+        .filter(|image| image.labels.contains_key(KIND))
+        .flat_map(|image| {
+            let kind = image.labels.get(KIND).map(String::as_str);
+            let mut names: Vec<String> = image
+                .repo_tags
+                .iter()
+                .filter(|tag| ours(tag))
+                .cloned()
+                .collect();
+            let cached = matches!(kind, Some("baked" | "layer"));
+            if cached && nameless(image) && !parents.contains(image.id.as_str()) {
+                names.push(image.id.clone());
+            }
+            let beneath = ancestors(&all, image);
+            let named = beneath.iter().find(|image| !nameless(image));
+            let size = bytes(image.size);
+            let row = |name: String| ImageRow {
+                cached: cached && (name == image.id || is_cached(&name)),
+                name,
+                id: image.id.clone(),
+                size,
+                own: size.saturating_sub(named.map_or(0, |image| bytes(image.size))),
+                created: image.created,
+                last_used: image.created,
+                made_for: image.labels.get(MADE_FOR).cloned(),
+                in_use: used.contains(&image.id),
+                beneath: beneath.iter().map(|image| image.id.clone()).collect(),
+            };
+            names.into_iter().map(row).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The images that one stands on, the nearest first.
+fn ancestors<'a>(
+    all: &BTreeMap<&str, &'a ImageSummary>,
+    image: &ImageSummary,
+) -> Vec<&'a ImageSummary> {
+    let mut found: Vec<&ImageSummary> = Vec::new();
+    let mut next = all.get(image.parent_id.as_str());
+    while let Some(image) = next.filter(|_| found.len() < all.len()) {
+        found.push(image);
+        next = all.get(image.parent_id.as_str());
     }
-    let row = |name| ImageRow {
-        name,
-        id: image.id.clone(),
-        size: u64::try_from(image.size).unwrap_or(0),
-        created: image.created,
-        baked_for: image.labels.get(BAKED_FOR).cloned(),
-        in_use: used.contains(&image.id),
-    };
-    names.into_iter().map(row).collect()
+    found
+}
+
+fn nameless(image: &ImageSummary) -> bool {
+    image.repo_tags.iter().all(|tag| tag.ends_with(":<none>"))
+}
+
+fn bytes(size: i64) -> u64 {
+    u64::try_from(size).unwrap_or(0)
 }
 
 /// A stranger's image made from one of ours inherits the label but not the name.
@@ -111,62 +182,49 @@ fn ours(tag: &str) -> bool {
     tag.starts_with("wharf/") && !tag.ends_with(":<none>")
 }
 
-/// Rows newest first in, the removable ones out.
-fn spare(rows: Vec<ImageRow>, cap: usize) -> Vec<ImageRow> {
-    let mut newest: BTreeSet<Option<String>> = BTreeSet::new();
-    let mut kept = 0;
-    let prefix = format!("{BAKED}:");
-    let judged = rows.into_iter().filter(|row| {
-        if row.name == row.id {
-            return !row.in_use;
-        }
-        if !row.name.starts_with(&prefix) {
-            return false;
-        }
-        let first = newest.insert(row.baked_for.clone());
-        let room = kept < cap || (first && kept < cap.max(1));
-        let keep = row.in_use || room;
-        kept += usize::from(keep);
-        !keep
-    });
-    judged.collect()
+fn is_cached(name: &str) -> bool {
+    let repo = name.rsplit_once(':').map(|(repo, _)| repo);
+    repo.is_some_and(|repo| repo == BAKED || repo == LAYERS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(name: &str, created: i64, baked_for: &str, in_use: bool) -> ImageRow {
-        ImageRow {
-            name: name.to_owned(),
-            id: format!("sha256:{created}"),
-            size: 1,
-            created,
-            baked_for: Some(baked_for.to_owned()),
-            in_use,
+    fn image(id: &str, parent: &str, size: i64, kind: &str, tags: &[&str]) -> ImageSummary {
+        ImageSummary {
+            id: id.to_owned(),
+            parent_id: parent.to_owned(),
+            size,
+            labels: [(KIND.to_owned(), kind.to_owned())].into(),
+            repo_tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            ..ImageSummary::default()
         }
     }
 
     #[test]
-    fn only_old_unused_baked_images_are_spare() {
-        let rows = vec![
-            row("wharf/baked:e", 5, "a", false),
-            row("wharf/baked:d", 4, "a", false),
-            row("wharf/baked:c", 3, "a", false),
-            row("wharf/baked:b", 2, "a", true),
-            row("wharf/python:a", 1, "", false),
+    fn an_image_counts_what_it_has_above_the_named_one_it_stands_on() {
+        let list = [
+            image("base", "", 100, "base", &["wharf/base:x"]),
+            image("baked", "base", 110, "baked", &["wharf/baked:x"]),
+            image("files", "baked", 900, "layer", &["<none>:<none>"]),
+            image("layer", "files", 910, "layer", &["wharf/layer:x"]),
+            image("lost", "baked", 950, "layer", &["<none>:<none>"]),
+            image("other", "baked", 500, "baked", &["stranger/app:1"]),
         ];
-        let names = |cap| {
-            let spare = spare(rows.clone(), cap);
-            spare.into_iter().map(|row| row.name).collect::<Vec<_>>()
-        };
-        assert_eq!(names(2), ["wharf/baked:c"]);
-        assert_eq!(names(9), [""; 0]);
-        let nameless = ImageRow {
-            name: "sha256:7".into(),
-            ..row("", 7, "a", false)
-        };
-        assert_eq!(spare(vec![nameless.clone()], 9), [nameless]);
-        assert_eq!(names(0), ["wharf/baked:d", "wharf/baked:c"]);
+        let used = HashSet::from(["layer".to_owned()]);
+        let rows = rows(&list, &used);
+        let seen: Vec<_> = rows
+            .iter()
+            .map(|row| (row.name.as_str(), row.own, row.cached, row.in_use))
+            .collect();
+        let wanted = [
+            ("wharf/base:x", 100, false, false),
+            ("wharf/baked:x", 10, true, false),
+            ("wharf/layer:x", 800, true, true),
+            ("lost", 840, true, false),
+        ];
+        assert_eq!(seen, wanted);
+        assert_eq!(rows[2].beneath, ["files", "baked", "base"]);
     }
 }

@@ -77,3 +77,6 @@ pub const STATUS: &str = "wharf.status";
 pub const TREE: &str = "wharf.tree";
 /// The process exit code of a run.
 pub const EXIT_CODE: &str = "wharf.exit_code";
+
+/// An event: a sandbox wanted to reach a server.
+pub const EGRESS: &str = "wharf.egress";

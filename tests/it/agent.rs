@@ -241,6 +241,7 @@ fn assignment() -> Assignment {
         disk: 1 << 30,
         network: Network::None,
         runtime: None,
+        warm: 0,
     };
     Assignment {
         role: Role {

@@ -53,6 +53,7 @@ fn sandbox() -> Sandbox {
         disk: 1 << 30,
         network: Network::None,
         runtime: None,
+        warm: 0,
     }
 }
 

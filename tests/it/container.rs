@@ -39,7 +39,7 @@ impl Contents for Nothing {
     }
 }
 
-fn empty_tree() -> Tree {
+pub(crate) fn empty_tree() -> Tree {
     Tree {
         entries: BTreeMap::new(),
         contents: Arc::new(Nothing),
@@ -69,7 +69,7 @@ pub(crate) async fn engine() -> Option<(Docker, bollard::Docker)> {
 }
 
 /// Tells these tests' things from those of other test processes; a child takes its parent's.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     std::env::var("WHARF_IT_MACHINE").unwrap_or_else(|_| format!("it-{}", std::process::id()))
 }
 
@@ -200,7 +200,7 @@ fn holds(got: Option<&serde_json::Value>, asked: &serde_json::Value) -> bool {
 }
 
 /// How many containers and networks of a run the engine has.
-async fn left(look: &bollard::Docker, run: &str) -> (usize, usize) {
+pub(crate) async fn left(look: &bollard::Docker, run: &str) -> (usize, usize) {
     let filters: HashMap<String, Vec<String>> = [(
         "label".to_owned(),
         vec![
@@ -223,7 +223,7 @@ async fn left(look: &bollard::Docker, run: &str) -> (usize, usize) {
 }
 
 /// Asks until it is so; the engine clears up on its own time.
-async fn soon(look: &bollard::Docker, run: &str, wanted: (usize, usize)) {
+pub(crate) async fn soon(look: &bollard::Docker, run: &str, wanted: (usize, usize)) {
     let limit = Instant::now() + Duration::from_secs(20);
     while left(look, run).await != wanted {
         assert!(Instant::now() < limit, "{run}: {:?}", left(look, run).await);

@@ -62,9 +62,11 @@ const ROOMS: [(&str, u8, &[&str]); 13] = [
 ];
 
 /// What only these rooms may name.
-const OWNERS: [(&str, &[&str]); 14] = [
+const OWNERS: [(&str, &[&str]); 16] = [
     ("reqwest", &["model"]),
     ("bollard", &["sandbox"]),
+    ("tokio_rustls", &["sandbox"]),
+    ("rustls_native_certs", &["sandbox"]),
     ("petgraph", &["plan"]),
     ("opentelemetry", &["trace"]),
     ("opentelemetry_sdk", &["trace"]),

@@ -37,7 +37,9 @@ mod workspace;
 // Sandboxes: process 1 as a plain child on this machine, then on a real engine.
 mod battery; // abuse from inside
 mod container; // profile, lifetime, sweep
+mod egress; // ways out of a sandbox
 mod images; // what they are made of
+mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.

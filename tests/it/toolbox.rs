@@ -71,6 +71,7 @@ impl World {
             tree_base: None,
             git: setting.git,
             disk: setting.disk,
+            egress: None,
             closer: Box::new(|| Box::pin(async { waiting.await.unwrap() })),
         };
         let ended = async { ended.await.unwrap_or_else(|_| "lost".into()) };
@@ -736,6 +737,7 @@ async fn a_toolbox_that_is_no_toolbox_is_an_error() {
         tree_base: None,
         git: false,
         disk: 1,
+        egress: None,
         closer: closer(),
     };
     for noise in [b"{\"hello\":1}\n".as_slice(), b"\x00\x00\x00\x00\x09", b""] {

@@ -9,7 +9,7 @@ use wharf_toolbox::message::{Reply, Request};
 
 use crate::bell::lock;
 use crate::files::Files;
-use crate::git;
+use crate::git::{self, History};
 use crate::link::{Cancelled, Channel};
 use crate::records::Stop;
 use crate::run::{Asked, Shell};
@@ -60,6 +60,7 @@ impl Dispatch {
             Request::Run { .. }
             | Request::Write { .. }
             | Request::Upload { .. }
+            | Request::Ledger
             | Request::Scan => &self.changing,
             Request::Read { .. }
             | Request::List { .. }
@@ -139,7 +140,11 @@ impl Calls {
                 glob,
                 limit,
             } => files.grep(channel, &pattern, glob.as_deref(), limit),
-            Request::Upload { git } => self.upload(channel, git),
+            Request::Upload { git, above } => self.upload(channel, git, above.as_deref()),
+            Request::Ledger => match lock(&files.workspace).tell(channel) {
+                Ok(()) => Ok(Reply::Known),
+                Err(stop) => stopped(stop),
+            },
             Request::Scan => match lock(&files.workspace).scan(channel) {
                 Ok(()) => Ok(Reply::Scanned),
                 Err(stop) => stopped(stop),
@@ -147,22 +152,33 @@ impl Calls {
         }
     }
 
-    fn upload(&self, channel: &Channel, git: bool) -> Result<Reply, Cancelled> {
+    fn upload(
+        &self,
+        channel: &Channel,
+        git: bool,
+        above: Option<&str>,
+    ) -> Result<Reply, Cancelled> {
         let mut workspace = lock(&self.files.workspace);
-        let manifest = match workspace.upload(channel) {
-            Ok(manifest) => manifest,
+        let uploaded = match workspace.upload(channel, above) {
+            Ok(uploaded) => uploaded,
             Err(stop) => return stopped(stop),
         };
         let small = workspace.size() <= git::FILES;
         drop(workspace);
         if let Some(program) = self.git.as_ref().filter(|_| git && small) {
-            git::make(program, &self.shell.commands, &self.shell.bell);
+            let history = match (above, uploaded.changed) {
+                (None, _) => History::Images,
+                (Some(_), changed) => History::Ours { changed },
+            };
+            git::make(program, &self.shell.commands, &self.shell.bell, history);
         }
+        let manifest = uploaded.manifest;
         Ok(Reply::Uploaded { manifest })
     }
 }
 
-fn stopped(stop: Stop) -> Result<Reply, Cancelled> {
+/// The reply to a call that did not come to its end.
+pub fn stopped(stop: Stop) -> Result<Reply, Cancelled> {
     match stop {
         Stop::Cancelled => Err(Cancelled),
         Stop::Failed(reason) => Ok(Reply::Failed { reason }),

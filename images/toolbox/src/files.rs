@@ -9,6 +9,7 @@ use wharf_toolbox::pattern::{Glob, regex, search, shown};
 
 use crate::bell::lock;
 use crate::beneath::{self, Allowed, Missing, words};
+use crate::calls::stopped;
 use crate::link::{Cancelled, Channel};
 use crate::tree::Workspace;
 
@@ -124,7 +125,11 @@ impl Files {
             Err(text) => return Ok(told(text)),
         };
         let mut lines = Lines::new(channel, limit);
-        for path in lock(&self.workspace).paths() {
+        let paths = match lock(&self.workspace).paths() {
+            Ok(paths) => paths,
+            Err(stop) => return stopped(stop),
+        };
+        for path in paths {
             let meant = glob.as_ref().is_none_or(|glob| glob.matches(&path));
             if meant && !lines.put(&shown(&path)) {
                 break;
@@ -148,7 +153,10 @@ impl Files {
             Err(text) => return Ok(told(text)),
         };
         let mut lines = Lines::new(channel, limit);
-        let paths = lock(&self.workspace).paths();
+        let paths = match lock(&self.workspace).paths() {
+            Ok(paths) => paths,
+            Err(stop) => return stopped(stop),
+        };
         for path in paths {
             if channel.cancelled() {
                 return Err(Cancelled);

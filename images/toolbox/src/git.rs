@@ -15,7 +15,8 @@ use crate::reaper::Said;
 pub const FILES: usize = 20_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What `git init` and two settings would leave. Every process that an opening waits for costs it some
+/// What `git init` and some settings would leave: in a layer of the image, files keep their times of
+/// modification and nothing else that an index knows them by. Every process that an opening waits for costs it some
 /// milliseconds, so these three are written instead of run.
 const CONFIG: &str = "[core]
 \trepositoryformatversion = 0
@@ -27,8 +28,20 @@ const CONFIG: &str = "[core]
 \temail = agent@localhost
 ";
 
+/// Whose a repository is that lies there already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// The image's own: it gets one commit more.
+    Images,
+    /// Made here for the tree before this one, which may differ: its commit is replaced.
+    Ours {
+        /// Whether it differs.
+        changed: bool,
+    },
+}
+
 /// Makes a repository of one commit. A failure leaves the agent without one and is no error.
-pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell) {
+pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell, history: History) {
     let fixed = [
         "-c",
         "safe.directory=*",
@@ -43,13 +56,16 @@ pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell) {
         "-c",
         "user.email=wharf@localhost",
     ];
-    if init(&commands.root().join(".git")).is_err() {
+    let Ok(made) = init(&commands.root().join(".git")) else {
         return;
+    };
+    let mut commit = vec!["commit", "-q", "--allow-empty", "-m", "start"];
+    match history {
+        History::Ours { changed: false } if made == Made::Before => return,
+        History::Ours { .. } if made == Made::Before => commit.push("--amend"),
+        History::Ours { .. } | History::Images => {}
     }
-    let steps: [&[&str]; 2] = [
-        &["add", "-A"],
-        &["commit", "-q", "--allow-empty", "-m", "start"],
-    ];
+    let steps: [&[&str]; 2] = [&["add", "-A"], &commit];
     for step in steps {
         let argv: Vec<OsString> = std::iter::once(git)
             .chain(fixed)
@@ -62,17 +78,24 @@ pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell) {
     }
 }
 
+#[derive(PartialEq, Eq)]
+enum Made {
+    Now,
+    Before,
+}
+
 /// An empty repository; one that is there already stays as it is.
-fn init(folder: &Path) -> std::io::Result<()> {
+fn init(folder: &Path) -> std::io::Result<Made> {
     match std::fs::create_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(Made::Before),
         made => made?,
     }
     for inner in ["objects/info", "objects/pack", "refs/heads", "refs/tags"] {
         std::fs::create_dir_all(folder.join(inner))?;
     }
     std::fs::write(folder.join("config"), CONFIG)?;
-    std::fs::write(folder.join("HEAD"), "ref: refs/heads/main\n")
+    std::fs::write(folder.join("HEAD"), "ref: refs/heads/main\n")?;
+    Ok(Made::Now)
 }
 
 /// The one commit has the same hash in every sandbox of the same tree.

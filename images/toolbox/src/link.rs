@@ -1,4 +1,5 @@
-//! The stream to Wharf: one writer with control before data, and a channel a call.
+//! The stream to Wharf: one writer with control before data, and a channel a call. What crosses ways
+//! out of the sandbox goes last, so that calls never wait for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -6,15 +7,19 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use serde::Serialize;
 use wharf_toolbox::message::Reply;
-use wharf_toolbox::wire::{CREDIT, Fault, Frame, Kind, MAX_DATA, due};
+use wharf_toolbox::wire::{CREDIT, Fault, Frame, INSIDE, Kind, MAX_DATA, due};
 
 use crate::bell::{Bell, lock};
+use crate::wake::Waker;
 
 /// The writer's queue and the open channels.
 pub struct Link {
     queue: Mutex<Queue>,
     filled: Condvar,
     channels: Mutex<BTreeMap<u32, Arc<Channel>>>,
+    /// Frames for channels that were opened from inside, until the proxy takes them.
+    outward: Mutex<VecDeque<Frame>>,
+    waker: Waker,
     bell: Arc<Bell>,
 }
 
@@ -22,6 +27,7 @@ pub struct Link {
 struct Queue {
     control: VecDeque<Frame>,
     data: VecDeque<Frame>,
+    outward: VecDeque<Frame>,
 }
 
 /// One call's two directions.
@@ -48,19 +54,25 @@ struct State {
 pub struct Cancelled;
 
 impl Queue {
-    /// Control before data.
+    /// Control before data, and calls before ways out.
     fn pop(&mut self) -> Option<Frame> {
-        self.control.pop_front().or_else(|| self.data.pop_front())
+        self.control
+            .pop_front()
+            .or_else(|| self.data.pop_front())
+            .or_else(|| self.outward.pop_front())
     }
 }
 
 impl Link {
-    /// A link without channels; `bell` is rung when one is cancelled.
-    pub fn new(bell: Arc<Bell>) -> Arc<Link> {
+    /// A link without channels; `bell` is rung when one is cancelled, `waker` when there is something
+    /// for the proxy.
+    pub fn new(bell: Arc<Bell>, waker: Waker) -> Arc<Link> {
         Arc::new(Link {
             queue: Mutex::default(),
             filled: Condvar::new(),
             channels: Mutex::default(),
+            outward: Mutex::default(),
+            waker,
             bell,
         })
     }
@@ -72,12 +84,15 @@ impl Link {
         }
     }
 
-    fn push(&self, frame: Frame) {
+    /// Queues a frame.
+    pub fn push(&self, frame: Frame) {
         let mut queue = lock(&self.queue);
+        let outward = frame.channel & INSIDE != 0;
         // A short answer waits for the close that follows it: one write, one step through the engine.
-        let waits = frame.kind == Kind::Data && frame.body.len() < MAX_DATA;
+        let waits = frame.kind == Kind::Data && frame.body.len() < MAX_DATA && !outward;
         // A close must not overtake the data before it on its channel.
         match frame.kind {
+            Kind::Data | Kind::Close if outward => queue.outward.push_back(frame),
             Kind::Data | Kind::Close => queue.data.push_back(frame),
             _ => queue.control.push_back(frame),
         }
@@ -139,8 +154,18 @@ impl Link {
         }
     }
 
+    /// The frames that came for ways out since the last time; Wharf bounds them by their credit.
+    pub fn outward(&self) -> VecDeque<Frame> {
+        std::mem::take(&mut lock(&self.outward))
+    }
+
     /// Gives a frame to its channel; one for a call that is over is late, not wrong.
     pub fn deliver(&self, frame: Frame) -> Result<(), Fault> {
+        if frame.channel & INSIDE != 0 {
+            lock(&self.outward).push_back(frame);
+            self.waker.wake();
+            return Ok(());
+        }
         let Some(channel) = lock(&self.channels).get(&frame.channel).cloned() else {
             return Ok(());
         };
@@ -156,7 +181,9 @@ impl Link {
             Kind::Credit => state.credit += frame.amount()? as usize,
             Kind::Close => state.ended = true,
             Kind::Signal => state.cancelled = true,
-            Kind::Hello | Kind::Open => return Err(Fault::Order("frame out of place")),
+            Kind::Hello | Kind::Open | Kind::Answer => {
+                return Err(Fault::Order("frame out of place"));
+            }
         }
         drop(state);
         channel.changed.notify_all();

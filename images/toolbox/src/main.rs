@@ -1,7 +1,8 @@
 //! Process 1 of every sandbox: works inside the container for Wharf outside, over its own
 //! standard input and output, and ends when Wharf does.
 //!
-//! Owns: commands and their processes, the workspace's files, the watch over time and disk.
+//! Owns: commands and their processes, the workspace's files, the watch over time and disk, the proxy
+//! that asks Wharf for ways out.
 //! Takes: frames on standard input; three folders as arguments, for trials outside a container.
 //! Gives: frames on standard output; an exit code that says why it ended (`End`).
 //! Never: a handler for a signal that ends a process, a name look-up, a file of the host.
@@ -17,13 +18,18 @@ mod limits;
 mod link;
 mod oom;
 mod output;
+mod peer;
+mod proxy;
 mod reaper;
 mod records;
 mod run;
 mod spool;
+mod standing;
 mod surroundings;
 mod table;
 mod tree;
+mod upload;
+mod wake;
 mod walk;
 mod watch;
 
@@ -36,7 +42,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{DumpableBehavior, set_child_subreaper, set_dumpable_behavior};
 use wharf_toolbox::message::{HostHello, Request, Signal, ToolboxHello};
-use wharf_toolbox::wire::{Fault, Frame, Kind, VERSION};
+use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, VERSION};
 
 use crate::bell::Bell;
 use crate::beneath::Allowed;
@@ -46,6 +52,7 @@ use crate::files::Files;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::output::Collector;
+use crate::proxy::Proxy;
 use crate::run::Shell;
 use crate::spool::Spool;
 use crate::surroundings::{Folders, environment, program};
@@ -108,7 +115,10 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
     let folders = Folders::of(arguments, &image);
     let environment = environment(&image, &folders, hello.env.clone());
     let bell = Arc::new(Bell::default());
-    let link = Link::new(Arc::clone(&bell));
+    let Ok((waker, sleeper)) = wake::pair() else {
+        return End::Setup;
+    };
+    let link = Link::new(Arc::clone(&bell), waker);
     let Ok(sandbox) = Sandbox::build(&folders, &environment, &hello, &bell) else {
         return End::Setup;
     };
@@ -123,6 +133,9 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
     let Ok(dispatch) = spawned.and_then(|()| Dispatch::start(&sandbox.calls)) else {
         return End::Setup;
     };
+    let Ok(proxy) = open_proxy(hello.proxy, &link, sleeper) else {
+        return End::Setup;
+    };
     let shell = sandbox
         .calls
         .shell
@@ -133,6 +146,7 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         version: VERSION,
         shell: shell.map(str::to_owned),
         git: sandbox.calls.git.is_some(),
+        proxy,
     };
     link.send(Kind::Hello, 0, &greeting);
     if hello.version != VERSION {
@@ -141,6 +155,20 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
     let end = serve(frames, &link, &dispatch, &sandbox.lease);
     sandbox.calls.shell.commands.kill_all();
     end.map_or(End::Protocol, |()| End::Closed)
+}
+
+/// Starts the way out where Wharf offers one; the port that it listens at.
+fn open_proxy(
+    asked: Option<u16>,
+    link: &Arc<Link>,
+    sleeper: wake::Sleeper,
+) -> std::io::Result<Option<u16>> {
+    let Some(port) = asked else {
+        return Ok(None);
+    };
+    let (proxy, port) = Proxy::open(port, Arc::clone(link), sleeper)?;
+    spawn("proxy", move || proxy.serve())?;
+    Ok(Some(port))
 }
 
 /// Standard output without the line buffer of `std::io::Stdout`, which cuts what it is given at the
@@ -164,7 +192,7 @@ fn serve(
                     link.send(Kind::Signal, 0, &Signal::Pong);
                 }
             }
-            (Kind::Open, channel) => {
+            (Kind::Open, channel) if channel & INSIDE == 0 => {
                 let request: Request = frame.parse()?;
                 dispatch.take(request, link.open(channel)?);
             }
@@ -206,12 +234,15 @@ impl Sandbox {
             limits: Limits::now(),
             over: Arc::clone(&over),
         };
-        let workspace = Arc::new(Mutex::new(Workspace::open(&folders.workspace)?));
+        let workspace = Arc::new(Mutex::new(Workspace::open(
+            &folders.workspace,
+            folders.ledger.clone(),
+        )?));
         let files = Files {
             allowed: Allowed::new(&paths),
             workspace,
         };
-        let lease = Arc::new(Lease::default());
+        let lease = Arc::new(Lease::of(hello.lease_ms));
         let quota = Quota {
             folders: paths,
             disk: hello.disk,

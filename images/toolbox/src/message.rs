@@ -15,6 +15,12 @@ pub struct HostHello {
     pub inodes: u64,
     /// Environment of commands, over the one of process 1.
     pub env: BTreeMap<String, String>,
+    /// Listen for those who want out, at this port of the loopback; 0 takes any that is free.
+    #[serde(default)]
+    pub proxy: Option<u16>,
+    /// Milliseconds without a ping after which Wharf is taken for gone; the toolbox's own when absent.
+    #[serde(default)]
+    pub lease_ms: Option<u64>,
 }
 
 /// What the toolbox answers.
@@ -26,6 +32,57 @@ pub struct ToolboxHello {
     pub shell: Option<String>,
     /// The image has a git.
     pub git: bool,
+    /// The port of the proxy on the loopback, where one was asked for.
+    #[serde(default)]
+    pub proxy: Option<u16>,
+}
+
+/// A way out of the sandbox that a program inside asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// A name or an address, as it was asked for; addresses of version 6 without brackets.
+    pub host: String,
+    /// Of the server.
+    pub port: u16,
+    /// What will be said on it.
+    pub form: Form,
+}
+
+/// What crosses a way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Bytes of any protocol.
+    Tunnel,
+    /// One HTTP request, from its head on, and its response.
+    Request,
+}
+
+/// Wharf's word on a way out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// The server is connected.
+    Accepted,
+    /// It is not, and the channel is over.
+    Refused {
+        /// For programs.
+        why: Why,
+        /// For people.
+        reason: String,
+    },
+}
+
+/// Why a way out was refused, as far as a program can do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// The plan does not allow it.
+    Forbidden,
+    /// The server was not found or did not answer.
+    Unreachable,
+    /// Too many at once.
+    Busy,
 }
 
 /// What a channel is opened for.
@@ -80,11 +137,17 @@ pub enum Request {
         /// At most so many lines.
         limit: u64,
     },
-    /// The whole tree as records: deletions first, then every entry in order of its path.
+    /// A tree as records: deletions first, then every entry in order of its path.
     Upload {
         /// Make the agent a repository of its own.
         git: bool,
+        /// Only what differs comes, from the tree that lies there under this name: the manifest of
+        /// the upload before, or the name of the image's layer.
+        #[serde(default)]
+        above: Option<String>,
     },
+    /// What is known of the workspace, as entries of a ledger; they come as data.
+    Ledger,
     /// What changed since the upload or the last scan; records come as data.
     Scan,
 }
@@ -114,6 +177,8 @@ pub enum Reply {
     },
     /// All changes were sent and are the new state.
     Scanned,
+    /// All that is known was sent.
+    Known,
     /// What to tell the agent: no such file, not allowed.
     Told {
         /// The words.

@@ -131,11 +131,27 @@ impl Mode {
 
 /// SHA-256 over one line an entry, in order of the paths as bytes:
 /// path NUL letter NUL size NUL content LF, where the letter is `f`, `x` or `l`, the size is
-/// decimal and the content its SHA-256 in hex, or `-` for an entry kept from the layer.
+/// decimal and the content its SHA-256 in hex, or `-` for an entry that lay there already. Deleted
+/// paths stand before them: path NUL `gone` LF.
 #[derive(Default)]
 pub struct Manifest(Sha256);
 
 impl Manifest {
+    /// Over what differs from a tree that lies there under a name.
+    pub fn above(name: &str) -> Manifest {
+        let mut manifest = Manifest::default();
+        manifest.0.update(b"above\0");
+        manifest.0.update(name);
+        manifest.0.update([b'\n']);
+        manifest
+    }
+
+    /// A path that was deleted and is gone.
+    pub fn gone(&mut self, path: &[u8]) {
+        self.0.update(path);
+        self.0.update(b"\0gone\n");
+    }
+
     /// One entry; callers add them in order.
     pub fn add(&mut self, path: &[u8], mode: Mode, size: u64, content: Option<&[u8; 32]>) {
         self.0.update(path);
@@ -227,6 +243,8 @@ mod tests {
             of(&|m| m.add(b"a", Mode::Executable, 1, None)),
             of(&|m| m.add(b"a", Mode::File, 1, Some(&[0; 32]))),
             of(&|m| m.miss(b"a")),
+            of(&|m| m.gone(b"a")),
+            of(&|m| *m = Manifest::above("a")),
         ];
         for (i, one) in all.iter().enumerate() {
             assert!(all.iter().skip(i + 1).all(|other| other != one));

@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use wharf_toolbox::ledger;
+
 /// Programs are looked for here when the image has no PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -32,6 +34,8 @@ pub struct Folders {
     pub home: PathBuf,
     /// /tmp, or the third argument.
     pub temporary: PathBuf,
+    /// The file `ledger::PATH`, or the fourth argument.
+    pub ledger: PathBuf,
 }
 
 impl Folders {
@@ -43,6 +47,7 @@ impl Folders {
             workspace: argument(0).unwrap_or_else(|| "/workspace".into()),
             home: argument(1).or(home).unwrap_or_else(|| "/home/agent".into()),
             temporary: argument(2).unwrap_or_else(|| "/tmp".into()),
+            ledger: argument(3).unwrap_or_else(|| ledger::PATH.into()),
         }
     }
 }

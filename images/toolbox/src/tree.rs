@@ -1,21 +1,22 @@
-//! The upload and the scan: a tree comes in whole and is proved, changes go out.
+//! The workspace and its scan: what changed since the upload goes out.
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode as Permissions, fstat, statat};
+use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
-use wharf_toolbox::record::{Header, Kind, Manifest, Mode, plain};
+use wharf_toolbox::record::{Header, Kind, Mode};
+use wharf_toolbox::stamp::Stamp;
 
 use crate::beneath::{self, Missing};
 use crate::link::Channel;
-use crate::records::{Body, Stop};
-use crate::walk::{Found, Known, Stamp, Tree, walk};
+use crate::records::Stop;
+use crate::standing::Unread;
+use crate::walk::{Found, Known, Tree, walk};
 
 /// A larger file is not carried.
 const FILE: u64 = 64 << 20;
@@ -25,187 +26,101 @@ const SCAN: u64 = 512 << 20;
 /// The workspace and what is known of it.
 pub struct Workspace {
     root: OwnedFd,
-    known: Tree,
+    /// Empty as long as `unread` holds a layer.
+    pub(crate) known: Tree,
     /// What was left out when the tree was uploaded: the image's, not the agent's.
-    base: BTreeSet<Vec<u8>>,
+    pub(crate) base: BTreeSet<Vec<u8>>,
+    /// Where a layer of the image has its ledger.
+    pub(crate) ledger: PathBuf,
+    pub(crate) unread: Option<Unread>,
+    /// The name of the tree that was uploaded last.
+    pub(crate) standing: Option<String>,
 }
 
 /// What is known of a file now, and its content if that differs.
 type Seen = (Known, Option<Vec<u8>>);
+/// What is to be known of single paths; nothing of one that is gone.
+type News = Vec<(Vec<u8>, Option<Known>)>;
 
 impl Workspace {
-    /// The workspace in a folder that exists.
-    pub fn open(root: &Path) -> rustix::io::Result<Workspace> {
+    /// The workspace in a folder that exists, and where a layer's ledger would be.
+    pub fn open(root: &Path, ledger: PathBuf) -> rustix::io::Result<Workspace> {
         let root = beneath::root(root)?;
         Ok(Workspace {
             root,
             known: Tree::new(),
             base: BTreeSet::new(),
+            ledger,
+            unread: None,
+            standing: None,
         })
     }
 
-    /// Takes a tree and answers the hash of what then lies on disk.
-    pub fn upload(&mut self, channel: &Channel) -> Result<String, Stop> {
-        let mut body = Body::new(channel);
-        let mut manifest = Manifest::default();
-        let mut tree = Tree::new();
-        while let Some(header) = body.header()? {
-            if !plain(&header.path) {
-                return Err(Stop::Failed(format!(
-                    "path not allowed: {:?}",
-                    lossy(&header.path)
-                )));
-            }
-            match header.kind {
-                Kind::Delete => self
-                    .delete(&header.path)
-                    .map_err(|e| failed("delete", &header, e))?,
-                Kind::Put(mode) => {
-                    let hash = self.put(&header, mode, &mut body)?;
-                    self.enter(&header, mode, Some(hash), (&mut manifest, &mut tree));
-                }
-                Kind::Keep(mode) => self.enter(&header, mode, None, (&mut manifest, &mut tree)),
-                Kind::LeftOut => return Err(Stop::Failed("record out of place".into())),
-            }
-        }
-        self.known = tree;
+    /// The workspace's folder.
+    pub(crate) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Sends what changed; it is the new state once all of it is sent.
+    pub fn scan(&mut self, channel: &Channel) -> Result<(), Stop> {
+        self.load()?;
         let found = walk(&self.root, &self.known);
-        self.base = found
-            .left_out
-            .iter()
-            .map(|(path, _)| path.clone())
-            .collect();
-        for (path, stamp, _) in found.entries {
-            self.known.entry(path).or_insert_with(|| Known {
-                stamp,
-                hash: None,
-                carried: false,
-                young: stamp.young(),
-            });
-        }
-        Ok(manifest.finish())
-    }
-
-    fn put(&self, header: &Header, mode: Mode, body: &mut Body<'_>) -> Result<[u8; 32], Stop> {
-        let (at, name) = beneath::parent(&self.root, &header.path, Missing::Make)
-            .map_err(|e| failed("make the folder of", header, e))?;
-        let mut hash = Sha256::new();
-        if mode == Mode::Link {
-            let mut target = Vec::new();
-            body.content(header.size, &mut |part| {
-                target.extend_from_slice(part);
-                Ok(())
-            })?;
-            hash.update(&target);
-            beneath::clear(&at, name)
-                .and_then(|()| rustix::fs::symlinkat(target.as_slice(), &at, name))
-                .map_err(|e| failed("link", header, e))?;
-        } else {
-            let bits = if mode == Mode::Executable {
-                0o755
-            } else {
-                0o644
-            };
-            let mut file = beneath::create(&at, name, Permissions::from_raw_mode(bits))
-                .map_err(|e| failed("create", header, e))?;
-            body.content(header.size, &mut |part| {
-                hash.update(part);
-                file.write_all(part)
-                    .map_err(|e| Stop::Failed(format!("write {:?}: {e}", lossy(&header.path))))
-            })?;
-        }
-        Ok(hash.finalize().into())
-    }
-
-    /// Looks at what lies on disk and enters it in the manifest and in what is known.
-    fn enter(
-        &self,
-        header: &Header,
-        mode: Mode,
-        hash: Option<[u8; 32]>,
-        (manifest, tree): (&mut Manifest, &mut Tree),
-    ) {
-        let stat = beneath::parent(&self.root, &header.path, Missing::Refuse)
-            .and_then(|(at, name)| statat(at, name, AtFlags::SYMLINK_NOFOLLOW));
-        match stat.map(|stat| Stamp::of(&stat)) {
-            Ok(stamp) if stamp.kind() == Some(mode) => {
-                manifest.add(&header.path, mode, stamp.size, hash.as_ref());
-                let known = Known {
-                    stamp,
-                    hash,
-                    carried: true,
-                    young: stamp.young(),
-                };
-                tree.insert(header.path.clone(), known);
-            }
-            _ => manifest.miss(&header.path),
-        }
-    }
-
-    /// Removes a path and the folders that are empty without it.
-    fn delete(&self, path: &[u8]) -> rustix::io::Result<()> {
-        match beneath::parent(&self.root, path, Missing::Refuse) {
-            Ok((at, name)) => beneath::clear(at, name)?,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-            Err(other) => return Err(other),
-        }
-        let mut path = path;
-        while let Some(slash) = path.iter().rposition(|&byte| byte == b'/') {
-            path = &path[..slash];
-            let (at, name) = beneath::parent(&self.root, path, Missing::Refuse)?;
-            if rustix::fs::unlinkat(at, name, AtFlags::REMOVEDIR).is_err() {
-                break;
+        let news = self.compare(channel, found)?;
+        for (path, known) in news {
+            match known {
+                Some(known) => drop(self.known.insert(path, known)),
+                None => drop(self.known.remove(&path)),
             }
         }
         Ok(())
     }
 
-    /// Sends what changed; it is the new state once all of it is sent.
-    pub fn scan(&mut self, channel: &Channel) -> Result<(), Stop> {
-        let Found {
-            entries,
-            mut left_out,
-            closed,
-        } = walk(&self.root, &self.known);
-        let mut next = Tree::new();
-        let mut sent = 0;
-        for (path, stamp, mode) in entries {
-            let known = self.known.get(&path);
-            if let Some(known) = known.filter(|known| known.stamp == stamp && !known.young) {
-                next.insert(path, known.clone());
+    /// Sends what differs from what is known, and gives what is to be known instead. Both lists are
+    /// in order of their paths, so that one pass over them is enough.
+    fn compare(&self, channel: &Channel, found: Found) -> Result<News, Stop> {
+        let mut news = News::new();
+        let mut gone = Vec::new();
+        let (mut left_out, mut sent) = (found.left_out, 0);
+        let mut known = self.known.iter().peekable();
+        for (path, stamp, mode) in found.entries {
+            while let Some((before, was)) = known.next_if(|(before, _)| **before < path) {
+                gone.push((before, was));
+            }
+            let was = known
+                .next_if(|(same, _)| **same == path)
+                .map(|(_, was)| was);
+            if was.is_some_and(|was| was.stamp == stamp && !was.young) {
                 continue;
             }
-            match self.changed(&path, mode, known, SCAN - sent) {
+            match self.changed(&path, mode, was, SCAN - sent) {
                 Ok(Some((seen, content))) => {
                     if let Some(content) = content {
                         sent += content.len() as u64;
                         put(channel, Kind::Put(mode), &path, &content)?;
                     }
-                    next.insert(path, seen);
+                    news.push((path, Some(seen)));
                 }
                 // Gone between the look and the read.
-                Ok(None) => {}
+                Ok(None) => gone.extend(self.known.get_key_value(&path)),
                 Err(why) => {
-                    if let Some(known) = known {
-                        next.insert(
-                            path.clone(),
-                            Known {
-                                young: true,
-                                ..known.clone()
-                            },
-                        );
+                    if let Some(was) = was {
+                        let young = Known {
+                            young: true,
+                            ..was.clone()
+                        };
+                        news.push((path.clone(), Some(young)));
                     }
                     left_out.push((path, why));
                 }
             }
         }
-        self.deletions(channel, &mut next, &closed)?;
+        gone.extend(known);
+        self.deletions(channel, gone, &found.closed, &mut news)?;
         left_out.retain(|(path, _)| !self.base.contains(path));
         for (path, why) in &left_out {
             put(channel, Kind::LeftOut, path, why.as_bytes())?;
         }
-        self.known = next;
-        Ok(())
+        Ok(news)
     }
 
     /// Reads a candidate: what is known of it now, with its content if that differs; nothing when
@@ -282,42 +197,36 @@ impl Workspace {
         Ok(Ok((stamp, content)))
     }
 
+    /// Says what of the tree is gone; beneath a folder that could not be looked into nothing is.
     fn deletions(
         &self,
         channel: &Channel,
-        next: &mut Tree,
+        gone: Vec<(&Vec<u8>, &Known)>,
         closed: &[Vec<u8>],
+        news: &mut News,
     ) -> Result<(), Stop> {
-        for (path, known) in self.known.iter().filter(|(_, known)| known.carried) {
-            if next.contains_key(path) {
+        for (path, known) in gone {
+            if known.carried && closed.iter().any(|folder| beneath_folder(path, folder)) {
                 continue;
             }
-            if closed.iter().any(|folder| beneath_folder(path, folder)) {
-                next.insert(path.clone(), known.clone());
-            } else {
+            if known.carried {
                 put(channel, Kind::Delete, path, b"")?;
             }
+            news.push((path.clone(), None));
         }
         Ok(())
     }
 
     /// Paths of the workspace, sorted, without what the rules leave out.
-    pub fn paths(&self) -> Vec<Vec<u8>> {
-        walk(&self.root, &self.known)
-            .entries
-            .into_iter()
-            .map(|(path, ..)| path)
-            .collect()
+    pub fn paths(&mut self) -> Result<Vec<Vec<u8>>, Stop> {
+        self.load()?;
+        let found = walk(&self.root, &self.known);
+        Ok(found.entries.into_iter().map(|(path, ..)| path).collect())
     }
 
     /// Opens a file of the workspace.
     pub fn read(&self, path: &[u8]) -> Option<File> {
         beneath::read(&self.root, path).ok()
-    }
-
-    /// How many files the tree has.
-    pub fn size(&self) -> usize {
-        self.known.values().filter(|known| known.carried).count()
     }
 }
 
@@ -347,12 +256,4 @@ fn put(channel: &Channel, kind: Kind, path: &[u8], content: &[u8]) -> Result<(),
     header.encode(&mut bytes)?;
     bytes.extend_from_slice(content);
     Ok(channel.write(&bytes)?)
-}
-
-fn failed(verb: &str, header: &Header, error: Errno) -> Stop {
-    Stop::Failed(format!("{verb} {:?}: {error}", lossy(&header.path)))
-}
-
-fn lossy(path: &[u8]) -> PathBuf {
-    PathBuf::from(std::ffi::OsStr::from_bytes(path))
 }

@@ -5,9 +5,10 @@ use std::io::Read;
 use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
+use rustix::fs::{AtFlags, FileType, RawDir, SeekFrom, statat};
 use rustix::io::Errno;
 use wharf_toolbox::record::{MAX_PATH, Mode};
+use wharf_toolbox::stamp::Stamp;
 
 use crate::beneath;
 use crate::ignore::{Rules, junk_file, junk_folder};
@@ -16,16 +17,6 @@ use crate::ignore::{Rules, junk_file, junk_folder};
 const DEEPEST: usize = 200;
 /// Most bytes read of a `.gitignore`.
 const RULES: u64 = 1 << 20;
-
-/// What tells that a file may have changed; none of it is the agent's to forge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    changed: (i64, u64),
-    inode: u64,
-    /// Bytes.
-    pub size: u64,
-    mode: u32,
-}
 
 /// What is known of a path since the upload or the last scan.
 #[derive(Clone, Debug)]
@@ -54,41 +45,6 @@ pub struct Found {
     pub closed: Vec<Vec<u8>>,
 }
 
-impl Stamp {
-    /// From the kernel's figures.
-    pub fn of(stat: &Stat) -> Stamp {
-        let changed = (stat.st_ctime, stat.st_ctime_nsec);
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Stamp {
-            changed,
-            inode: stat.st_ino,
-            size,
-            mode: stat.st_mode,
-        }
-    }
-
-    /// As git would have it; nothing for what git does not carry.
-    pub fn kind(&self) -> Option<Mode> {
-        match FileType::from_raw_mode(self.mode) {
-            FileType::Symlink => Some(Mode::Link),
-            FileType::RegularFile if self.mode & 0o100 != 0 => Some(Mode::Executable),
-            FileType::RegularFile => Some(Mode::File),
-            _ => None,
-        }
-    }
-
-    /// True when the change is too recent for the clock to tell it from the next one.
-    pub fn young(&self) -> bool {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_nanos();
-        let then = u128::try_from(self.changed.0).unwrap_or(0) * 1_000_000_000
-            + u128::from(self.changed.1);
-        now.saturating_sub(then) < 50_000_000
-    }
-}
-
 /// Walks all of `root`; `known` says which paths are carried whatever the rules say.
 pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
     let mut walk = Walk {
@@ -96,6 +52,7 @@ pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
         rules: Rules::default(),
         found: Found::default(),
         top: None,
+        space: Vec::new(),
     };
     match root.try_clone() {
         Ok(root) => walk.folder(&root, &mut Vec::new(), 0, false),
@@ -111,11 +68,13 @@ struct Walk<'a> {
     found: Found,
     /// The outermost ignored folder that the walk is in, and whether it was said already.
     top: Option<(Vec<u8>, bool)>,
+    /// For the names of a folder as the kernel gives them.
+    space: Vec<u8>,
 }
 
 impl Walk<'_> {
     fn folder(&mut self, at: &OwnedFd, path: &mut Vec<u8>, deep: usize, ignored: bool) {
-        let names = match names(at) {
+        let names = match names(at, &mut self.space) {
             Ok(names) => names,
             Err(error) => return self.close(path, &format!("cannot be listed: {error}")),
         };
@@ -158,15 +117,15 @@ impl Walk<'_> {
         let Some(kind) = stamp.kind() else {
             return self.leave(path, "neither file nor link");
         };
-        let carried = self
-            .known
-            .get(path.as_slice())
-            .is_some_and(|known| known.carried);
-        if !carried && ignored {
-            return self.leave_top();
-        }
-        if !carried && (junk_file(name) || self.rules.leave_out(path, false)) {
-            return self.leave(path, "ignored");
+        // Almost every file is plain: then nobody need ask whether the tree carries it all the same.
+        let junk = junk_file(name);
+        if (ignored || junk || self.rules.len() > 0) && !self.is_carried(path) {
+            if ignored {
+                return self.leave_top();
+            }
+            if junk || self.rules.leave_out(path, false) {
+                return self.leave(path, "ignored");
+            }
         }
         self.found.entries.push((path.clone(), stamp, kind));
     }
@@ -197,6 +156,10 @@ impl Walk<'_> {
         } else {
             self.leave_top();
         }
+    }
+
+    fn is_carried(&self, path: &[u8]) -> bool {
+        self.known.get(path).is_some_and(|known| known.carried)
     }
 
     /// One line for all that is left out of an ignored folder.
@@ -242,10 +205,19 @@ impl Walk<'_> {
     }
 }
 
+/// Bytes of names asked for at a time. A file system in user space answers each asking by itself, and
+/// one that gives the figures of files with their names does so for the first answer only.
+const NAMES: usize = 128 << 10;
+
 /// The names in a folder, sorted.
-fn names(at: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
+fn names(at: &OwnedFd, space: &mut Vec<u8>) -> rustix::io::Result<Vec<Vec<u8>>> {
+    // The workspace's own descriptor has been read to its end before.
+    rustix::fs::seek(at, SeekFrom::Start(0))?;
+    space.clear();
+    space.reserve(NAMES);
     let mut names = Vec::new();
-    for entry in Dir::read_from(at)? {
+    let mut entries = RawDir::new(at, space.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if !matches!(name, b"." | b"..") {

@@ -17,23 +17,28 @@ const SHARE: u32 = 20;
 /// Folders deeper than this are not counted.
 const DEEPEST: usize = 256;
 
-/// When the last ping came.
-pub struct Lease(Mutex<Instant>);
-
-impl Default for Lease {
-    fn default() -> Lease {
-        Lease(Mutex::new(Instant::now()))
-    }
+/// When the last ping came, and how long one lasts.
+pub struct Lease {
+    last: Mutex<Instant>,
+    length: Duration,
 }
 
 impl Lease {
+    /// One that begins now; never longer than `LEASE`.
+    pub fn of(milliseconds: Option<u64>) -> Lease {
+        Lease {
+            last: Mutex::new(Instant::now()),
+            length: milliseconds.map_or(LEASE, |ms| Duration::from_millis(ms).min(LEASE)),
+        }
+    }
+
     /// A ping came.
     pub fn extend(&self) {
-        *lock(&self.0) = Instant::now();
+        *lock(&self.last) = Instant::now();
     }
 
     fn over(&self) -> bool {
-        lock(&self.0).elapsed() > LEASE
+        lock(&self.last).elapsed() > self.length
     }
 }
 

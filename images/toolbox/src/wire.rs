@@ -1,19 +1,24 @@
 //! Frames: nine bytes of header, then a body; the only thing that ever crosses the stream.
 //!
 //! Header: length of the body (u32, little endian), kind (u8), channel (u32, little endian).
-//! Channel 0 carries the hello and the pings; every call has a channel of its own.
+//! Channel 0 carries the hello and the pings; every call has a channel of its own. Channels that the
+//! toolbox opens, for ways out of the sandbox, have the bit `INSIDE`; each of their two directions
+//! ends by a close of its own, whose body is empty unless the end came too early, and a cancel from
+//! either side ends both.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Both sides must say the same version in their hello.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most bytes of one data frame.
 pub const MAX_DATA: usize = 64 * 1024;
 /// Most bytes of a frame that carries JSON.
 pub const MAX_CONTROL: usize = 256 * 1024;
 /// Bytes of data that a channel may have under way before the other side gives more.
 pub const CREDIT: u32 = 256 * 1024;
+/// The bit of the number of every channel that the toolbox opens.
+pub const INSIDE: u32 = 1 << 31;
 /// Bytes of a header.
 pub const HEADER: usize = 9;
 
@@ -22,7 +27,7 @@ pub const HEADER: usize = 9;
 pub enum Kind {
     /// First in each direction.
     Hello = 1,
-    /// Starts a call; body: `message::Request`.
+    /// Starts a call; body: `message::Request`. From inside it asks for a way out: `message::Reach`.
     Open = 2,
     /// Bytes of a call.
     Data = 3,
@@ -32,6 +37,8 @@ pub enum Kind {
     Close = 5,
     /// Beside the order of data; body: `message::Signal`.
     Signal = 6,
+    /// Wharf's word on a channel opened from inside; body: `message::Answer`.
+    Answer = 7,
 }
 
 /// One unit of the stream.
@@ -93,6 +100,23 @@ impl Frame {
             kind: Kind::Credit,
             channel,
             body: bytes.to_le_bytes().to_vec(),
+        }
+    }
+
+    /// The end of one direction of a channel opened from inside.
+    pub fn end(channel: u32) -> Frame {
+        Frame {
+            kind: Kind::Close,
+            channel,
+            body: Vec::new(),
+        }
+    }
+
+    /// The end of what a server says, before it said all.
+    pub fn cut(channel: u32) -> Frame {
+        Frame {
+            body: vec![1],
+            ..Frame::end(channel)
         }
     }
 
@@ -173,6 +197,7 @@ impl Kind {
             4 => Kind::Credit,
             5 => Kind::Close,
             6 => Kind::Signal,
+            7 => Kind::Answer,
             other => return Err(Fault::Kind(other)),
         })
     }
@@ -181,7 +206,7 @@ impl Kind {
         match self {
             Kind::Data => MAX_DATA,
             Kind::Credit => 4,
-            Kind::Hello | Kind::Open | Kind::Close | Kind::Signal => MAX_CONTROL,
+            Kind::Hello | Kind::Open | Kind::Close | Kind::Signal | Kind::Answer => MAX_CONTROL,
         }
     }
 }

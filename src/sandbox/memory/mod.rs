@@ -2,7 +2,8 @@
 //!
 //! The shell knows `true`, `false`, `exit N`, `echo TEXT`, `cat F`, `rm F`, `sleep N` (in tokio's
 //! time), `test -f F`, `grep -q TEXT F`, `> F` and `>> F` after `echo`, joined by `&&`, `;` and line
-//! ends; anything else is exit code 127.
+//! ends; anything else is exit code 127. There is no network whatever a spec says: a policy of hosts is
+//! taken, no command could use it, and its listener hears nothing.
 //!
 //! Owns: the files of each sandbox and their last scan.
 //! Takes: a tree.
@@ -11,6 +12,7 @@
 
 mod shell;
 mod state;
+mod waiting;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +27,10 @@ use wharf_toolbox::record::plain;
 
 use self::shell::{Files, Shell};
 use self::state::State;
+use self::waiting::Waiting;
 use super::{
-    Answer, Changes, Command, Engine, Error, Exit, Facts, Finished, Image, ImageSpec, Listing,
-    Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree,
+    Answer, Changes, Command, Engine, Error, Exit, Facts, Finished, Image, ImageSpec, Layer,
+    Listing, Mode, ProcessAction, Progress, Read, Sandbox, Search, Spec, Stream, Tree, Vacant,
 };
 
 /// An engine whose sandboxes are maps.
@@ -63,39 +66,50 @@ impl Engine for Memory {
         })
     }
 
-    fn open<'a>(
+    fn start<'a>(
         &'a self,
         spec: &'a Spec,
-        tree: &'a Tree,
+        layer: Option<&'a Layer>,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Vacant>, Error>> {
         Box::pin(async move {
-            let files = tokio::select! {
-                files = load(tree) => files?,
-                () = cancel.cancelled() => return Err(Error::Cancelled),
-            };
-            let facts = Facts {
-                container: "memory".into(),
-                image: spec.image.name.clone(),
-                runtime: "memory".into(),
-                shell: Some("sh".into()),
-            };
-            let state = State {
-                scanned: files.clone(),
-                files,
-                ..State::default()
-            };
-            let sandbox: Arc<dyn Sandbox> = Arc::new(Held {
-                facts,
-                state: Mutex::new(state),
-                calls: AtomicU32::new(0),
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            layer.map(|layer| layer.standing(spec)).transpose()?;
+            let vacant: Box<dyn Vacant> = Box::new(Waiting {
+                facts: Facts {
+                    container: "memory".into(),
+                    image: spec.image.name.clone(),
+                    runtime: "memory".into(),
+                    shell: Some("sh".into()),
+                },
                 break_after: self.break_after,
             });
-            Ok(sandbox)
+            Ok(vacant)
+        })
+    }
+
+    fn layer<'a>(
+        &'a self,
+        spec: &'a Spec,
+        tree: Arc<Tree>,
+        _progress: &'a dyn Progress,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Layer, Error>> {
+        let base = spec.image.id.clone();
+        Box::pin(async {
+            Ok(Layer {
+                image: "memory".into(),
+                base,
+                name: "memory".into(),
+                tree,
+            })
         })
     }
 }
 
+/// The files of a tree with their bytes.
 async fn load(tree: &Tree) -> Result<Files, Error> {
     let fault = |reason: String| Error::Engine {
         operation: "read the tree",
@@ -135,6 +149,15 @@ pub(super) fn relative(path: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Held {
+    fn new(facts: Facts, state: State, break_after: Option<u32>) -> Held {
+        Held {
+            facts,
+            state: Mutex::new(state),
+            calls: AtomicU32::new(0),
+            break_after,
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,6 +18,10 @@ impl Contents for Same {
 }
 
 async fn open(memory: Memory) -> Arc<dyn Sandbox> {
+    open_with(memory, Network::None).await
+}
+
+async fn open_with(memory: Memory, network: Network) -> Arc<dyn Sandbox> {
     let entries = [("a", "one\n"), ("d/b", "two\n")].map(|(path, content)| {
         let entry = Entry {
             mode: Mode::File,
@@ -43,7 +47,7 @@ async fn open(memory: Memory) -> Arc<dyn Sandbox> {
         memory: 0,
         pids: 0,
         disk: 0,
-        network: Network::None,
+        network,
         runtime: None,
         labels,
     };
@@ -122,4 +126,12 @@ async fn it_breaks_when_told_and_when_closed() {
         sandbox.list(None, 1).await,
         Err(Error::Broken { .. })
     ));
+}
+
+#[tokio::test]
+async fn a_policy_of_hosts_is_taken_and_reaches_nothing() {
+    let allow = Network::Allow(crate::sandbox::egress::Policy::default());
+    let sandbox = open_with(Memory::default(), allow).await;
+    let (exit, text) = run(sandbox.as_ref(), "curl http://a.example/").await;
+    assert_eq!(exit, Exit::Code(127), "{text}");
 }
