@@ -155,7 +155,7 @@ pub enum Stop {
     #[error("the agent used up its limit of {limit}")]
     AgentLimit { limit: String },
     /// A limit of the run: the pot or the time.
-    #[error("the run used up its limit of {limit}")]
+    #[error("the run came to its limit of {limit}")]
     RunLimit { limit: String },
     /// Five answers in a row without a usable call; `why` is what the last one lacked.
     #[error("the model gave no usable tool call {answers} times in a row ({why})")]

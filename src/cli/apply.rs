@@ -4,8 +4,9 @@ use super::fault::Fault;
 use super::find::Found;
 use super::{find, out, state, text};
 use crate::config::Flags;
-use crate::run::{Put, Status};
-use crate::workspace::{Applied, Force, Git};
+use crate::id::CommitId;
+use crate::run::{Put, Status, VerdictStatus};
+use crate::workspace::{Applied, Force, Git, Store};
 
 /// Put a run's result into the directory it worked on
 ///
@@ -76,7 +77,8 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
                 ));
             }
             page.push_str(
-                "hint: commit or undo those changes, merge the run's branch, or use --force",
+                "hint: commit or undo your changes to them and apply again, or merge the run's branch; --force \
+                 puts the run's version in place of yours, and yours is kept nowhere",
             );
             out::note(&page);
             Ok(1)
@@ -104,12 +106,9 @@ fn done(place: &str, paths: &[String]) -> String {
     page
 }
 
-/// Applies a run that passed; another one only by force.
+/// Applies what passed its verification; anything else only by force.
 async fn apply(git: Git, found: &Found, force: Force) -> Result<Put, Fault> {
-    let passed = found
-        .result()
-        .is_some_and(|summary| summary.status == Status::Passed);
-    if !passed && force == Force::No {
+    if force == Force::No && !passed(&git, found).await {
         return Err(
             Fault::new(1, "not_passed", format!("run {} has not passed", found.id)).hint(format!(
                 "`wharf show {0}` says why; `wharf apply {0} --force` applies it all the same",
@@ -118,4 +117,25 @@ async fn apply(git: Git, found: &Found, force: Force) -> Result<Put, Fault> {
         );
     }
     Ok(crate::run::apply(git, &found.dir, force).await?)
+}
+
+/// True for a run that passed, and for one that failed at its delivery alone: the verdict on exactly
+/// this tree stands.
+async fn passed(git: &Git, found: &Found) -> bool {
+    let Some(summary) = found.result() else {
+        return false;
+    };
+    if summary.status == Status::Passed {
+        return true;
+    }
+    let (Status::Error, Some(verdict), Some(snapshot)) =
+        (summary.status, &summary.verdict, &summary.snapshot)
+    else {
+        return false;
+    };
+    let Ok(store) = Store::open(git.clone(), found.dir.join("store.git")) else {
+        return false;
+    };
+    let tree = store.tree(&CommitId::new(snapshot)).await;
+    verdict.status == VerdictStatus::Pass && tree.is_ok_and(|tree| tree.as_str() == verdict.tree)
 }

@@ -16,7 +16,7 @@ use super::{
     version = version(),
     max_term_width = 100,
     subcommand_required = true,
-    arg_required_else_help = false,
+    arg_required_else_help = true,
     after_help = "Exit codes: 0 done and verified, 1 a subtask or the verdict failed, 2 usage, plan or \
 configuration, 3 environment, 4 not verified, 5 a limit stopped it, 130/143/129 interrupted.\n\n\
 Example:\n  wharf run --plan plans/quickstart.yaml"

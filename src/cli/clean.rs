@@ -5,9 +5,11 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::fault::Fault;
+use super::wording::few;
 use super::{out, state, text, value};
 use crate::config::{Config, Flags};
 use crate::ops::{self, Old};
+use crate::run::Summary;
 
 /// Remove containers and networks of dead runs and old cached images; directories of old runs only with --runs
 ///
@@ -40,6 +42,7 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     };
     // Runs first: they can go without an engine.
     let (gone, kept): (Vec<Old>, Vec<Old>) = old.into_iter().partition(|old| old.removable);
+    let branches: Vec<String> = gone.iter().filter_map(branch).collect();
     if !args.dry_run {
         for old in &gone {
             ops::remove_run(old).map_err(|error| Fault::io("remove", &old.dir, &error))?;
@@ -50,12 +53,15 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
         let swept = swept?;
         out::json(&json!({
             "dry_run": args.dry_run,
-            "runs": ids(&gone), "runs_left": ids(&kept),
+            "runs": ids(&gone), "runs_left": ids(&kept), "branches_left": branches,
             "removed": swept.removed, "left": swept.left,
         }))?;
         return Ok(0);
     }
-    out::print(&page(args.dry_run, &gone, &kept))?;
+    let runs = page(args.dry_run, &gone, &kept) + &stay(&branches);
+    if !runs.is_empty() {
+        out::print(&runs)?;
+    }
     let swept = swept?;
     out::print(&engine_page(args.dry_run, &swept))?;
     Ok(0)
@@ -94,6 +100,23 @@ fn page(dry_run: bool, gone: &[Old], kept: &[Old]) -> String {
         ));
     }
     page
+}
+
+/// The branch of a run's result, which is the operator's own and stays.
+fn branch(old: &Old) -> Option<String> {
+    let bytes = std::fs::read(old.dir.join("result.json")).ok()?;
+    let summary: Summary = serde_json::from_slice(&bytes).ok()?;
+    summary.branch
+}
+
+fn stay(branches: &[String]) -> String {
+    if branches.is_empty() {
+        return String::new();
+    }
+    let shown = text::line(&few(branches), 300);
+    format!(
+        "branches of removed runs stay in their repositories (`git branch -D` removes one): {shown}\n"
+    )
 }
 
 fn engine_page(dry_run: bool, swept: &ops::Swept) -> String {

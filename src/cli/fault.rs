@@ -48,6 +48,21 @@ impl Fault {
         self
     }
 
+    /// Where a full disk is what went wrong, the hint is about that alone.
+    pub fn of_full_disk(mut self) -> Self {
+        let full = ["No space left on device", "Disk quota exceeded"];
+        if self.kind != out::KIND && full.iter().any(|words| self.message.contains(words)) {
+            let where_ = super::STATE.get().map_or_else(String::new, |state| {
+                format!(" ({} holds the runs)", state.display())
+            });
+            self.hint = format!(
+                "free some space on that disk{where_}, or name another state directory by WHARF_HOME; \
+                 `wharf clean --runs --older-than 7d` removes old runs"
+            );
+        }
+        self
+    }
+
     /// The object programs read: `{"error":{…}}`.
     pub fn to_json(&self) -> serde_json::Value {
         json!({"error": {
@@ -77,12 +92,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = text::plain(self.message.trim_end());
-        // A plan error and clap's own begin with their place or with the word `error:`.
-        if message.starts_with("error:") {
-            write!(f, "{message}")?;
-        } else {
-            write!(f, "error: {message}")?;
-        }
+        write!(f, "error: {message}")?;
         if !self.hint.is_empty() {
             write!(f, "\nhint: {}", text::plain(&self.hint))?;
         }
@@ -92,7 +102,20 @@ impl fmt::Display for Fault {
 
 impl From<clap::Error> for Fault {
     fn from(error: clap::Error) -> Self {
-        Self::usage(error.render().to_string())
+        let text = error.render().to_string();
+        let mut parts = text.split("\n\n");
+        let message = parts.next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let mut hints = Vec::new();
+        for line in parts.flat_map(str::lines).map(str::trim) {
+            if let Some(tip) = line.strip_prefix("tip: ") {
+                hints.push(tip.to_owned());
+            } else if line.starts_with("Usage: ") {
+                hints.push(line.replacen("Usage", "usage", 1));
+            }
+        }
+        hints.push("--help says more".to_owned());
+        Self::usage(message).hint(hints.join("; "))
     }
 }
 
@@ -118,14 +141,36 @@ impl From<crate::run::Error> for Fault {
 
 impl From<crate::journal::Error> for Fault {
     fn from(error: crate::journal::Error) -> Self {
-        Self::new(3, "journal", error.to_string())
-            .hint("`wharf log RUN --check` says which line is damaged")
+        use crate::journal::Error;
+        let hint = match &error {
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                let dir = path.parent().unwrap_or(path);
+                return Self::new(3, "journal", format!("{} holds no journal", dir.display()))
+                    .hint("no run ever began there; remove that directory");
+            }
+            Error::Io { .. } | Error::Closed { .. } => "`wharf doctor` checks the state directory",
+            Error::Newer { .. } => "use that version of wharf, or a later one",
+            Error::Damaged { .. } | Error::Beside { .. } => {
+                "what came before that line still holds; report.md beside it says what the run came to"
+            }
+        };
+        Self::new(3, "journal", error.to_string()).hint(hint)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_has_its_own_hint_unless_it_is_standard_output_s() {
+        let words = "write x: No space left on device (os error 28)";
+        let hint = |kind| Fault::new(3, kind, words).hint("other").of_full_disk().hint;
+        assert!(hint("journal").contains("free some space"));
+        assert_eq!(hint(out::KIND), "other");
+        let other = Fault::usage("no such thing").hint("other").of_full_disk();
+        assert_eq!(other.hint, "other");
+    }
 
     #[test]
     fn a_message_keeps_its_lines_and_loses_its_escapes() {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::fault::Fault;
 use super::text;
-use crate::journal::{Event, Line};
+use crate::journal::{Event, Line, State};
 
 /// A run's directory.
 #[derive(Clone, Debug)]
@@ -22,10 +22,15 @@ impl Found {
         self.dir.join("journal.jsonl")
     }
 
-    /// Its result.json, when it has one that can be read.
+    /// Its result.json; where that cannot be read, what the journal's last line holds of it.
     pub fn result(&self) -> Option<crate::run::Summary> {
-        let bytes = std::fs::read(self.dir.join("result.json")).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        let file = std::fs::read(self.dir.join("result.json")).ok();
+        let whole = file.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        whole.or_else(|| {
+            let read = crate::journal::read(&self.journal()).ok()?;
+            let ended = State::of(&read.lines).ended?;
+            serde_json::from_value(ended.result).ok()
+        })
     }
 }
 

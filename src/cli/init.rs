@@ -1,6 +1,7 @@
 //! `wharf init`: a first plan for the project at hand.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
 use super::{out, record};
@@ -13,12 +14,15 @@ pub const NAME: &str = "wharf.yaml";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  cd my-project && wharf init && wharf plan check wharf.yaml")]
 pub struct Args {
+    /// Write here instead of ./wharf.yaml; an existing file is not replaced
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Answer with one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Writes the plan into the current directory; an existing one stays.
+/// Writes the plan; an existing file stays.
 pub fn act(args: &Args) -> Result<i32, Fault> {
     let here = std::env::current_dir()
         .map_err(|error| Fault::environment(format!("find the current directory: {error}")))?;
@@ -26,16 +30,26 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
     let name = here
         .file_name()
         .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    let path = here.join(NAME);
+    let file = args.output.clone().unwrap_or_else(|| PathBuf::from(NAME));
+    let path = here.join(&file);
     record::write_new(&path, &plan(&name, &project))?;
     if args.json {
         out::json(&serde_json::json!({"file": path, "kind": project.kind}))?;
     } else {
+        let what = match project.kind {
+            "unknown" => "; what kind of project this is could not be told".to_owned(),
+            "empty" => "; the directory is empty".to_owned(),
+            kind => format!(" for a project of kind {kind}"),
+        };
+        let (file, flag) = match &args.output {
+            Some(file) => (file.as_path(), format!(" -f {}", file.display())),
+            None => (Path::new(NAME), String::new()),
+        };
         out::print(&format!(
-            "wrote {} for a project of kind {}\nnext: edit its model and acceptance, then\n  \
-             wharf plan check {NAME}\n  wharf run \"TASK\"",
+            "wrote {}{what}\nnext: edit its model and acceptance, then\n  wharf plan check {}\n  \
+             wharf run{flag} \"TASK\"",
             path.display(),
-            project.kind
+            file.display(),
         ))?;
     }
     Ok(0)

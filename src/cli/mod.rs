@@ -8,6 +8,7 @@
 mod apply;
 mod args;
 mod attend;
+mod check;
 mod clean;
 mod completions;
 mod config;
@@ -33,6 +34,7 @@ mod show;
 mod signals;
 mod state;
 mod story;
+mod target;
 mod text;
 mod value;
 mod wording;
@@ -57,12 +59,29 @@ pub async fn main(args: Vec<OsString>) -> i32 {
             return out::print(&error.render().to_string())
                 .map_or_else(|fault| fault.tell(form), |()| 0);
         }
+        // A verb that has verbs of its own, and none was said.
+        Err(error) if is_bare(&error) && form == out::Form::Text => {
+            out::note(&error.render().to_string());
+            return 2;
+        }
+        Err(error) if is_bare(&error) => {
+            let fault = Fault::usage("a sub-command is missing");
+            return fault.hint("--help lists them").tell(form);
+        }
         Err(error) => return Fault::from(error).tell(form),
     };
     match parsed.verb.act().await {
         Ok(code) => code,
-        Err(fault) => fault.tell(form),
+        Err(fault) => fault.of_full_disk().tell(form),
     }
+}
+
+fn is_bare(error: &clap::Error) -> bool {
+    use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand};
+    matches!(
+        error.kind(),
+        DisplayHelpOnMissingArgumentOrSubcommand | MissingSubcommand
+    )
 }
 
 /// The panic hook: what happened, that it is ours, and where the run's state lies.

@@ -10,11 +10,11 @@ use super::fault::Fault;
 use super::live::Teller;
 use super::plan_file::{self, PlanFile};
 use super::run::Args;
-use super::{plan, state};
+use super::{plan, state, target};
 use crate::config::{Config, Flags};
 use crate::journal::{self, Event};
 use crate::plan::Plan;
-use crate::run::{Delivery, Keep, Models, Order, Stopper, Summary};
+use crate::run::{Keep, Models, Order, Stopper, Summary};
 use crate::{ops, trace};
 
 /// Bytes of a task.
@@ -31,7 +31,7 @@ pub struct Placed {
 }
 
 /// Checks everything that can be wrong with what was typed.
-pub fn place(args: &Args) -> Result<Placed, Fault> {
+pub async fn place(args: &Args) -> Result<Placed, Fault> {
     let mut config = state::settings(&flags(args))?;
     if config
         .run_id
@@ -53,22 +53,11 @@ pub fn place(args: &Args) -> Result<Placed, Fault> {
     if let (Some(path), Some(whole)) = (&mut file.plan.workspace.path, workspace.to_str()) {
         whole.clone_into(path);
     }
-    if let Some(path) = args.output.as_ref().filter(|path| path.exists()) {
+    if let Some(path) = &args.output {
         // Before anything is asked of a model; the file is also written only where none is.
-        return Err(
-            Fault::usage(format!("--output {}: there is a file", path.display()))
-                .hint("name a file that does not exist yet"),
-        );
+        target::new_file("--output", path, target::Room::Nothing)?;
     }
-    if let Delivery::Branch(name) = &config.delivery
-        && !is_in_git(&workspace)
-    {
-        let fault = format!(
-            "--branch {name}: {} is in no git repository",
-            workspace.display()
-        );
-        return Err(Fault::usage(fault).hint("use --patch FILE there"));
-    }
+    target::check(&config, &workspace).await?;
     Ok(Placed {
         config,
         file,
@@ -271,15 +260,17 @@ fn read_task(path: &Path) -> Result<String, Fault> {
 
 /// The directory to work on, absolute and without links.
 fn workspace(config: &Config, file: &PlanFile) -> Result<PathBuf, Fault> {
-    let of_plan = match (file.directory(), &file.plan.workspace.path) {
-        (Some(directory), Some(path)) => Some(directory.join(path)),
-        _ => None,
-    };
-    let path = config
-        .workspace
-        .clone()
-        .or(of_plan)
-        .unwrap_or_else(|| config.cwd.clone());
+    let path = config.workspace.clone().or_else(|| named(file));
+    whole(&path.unwrap_or_else(|| config.cwd.clone()))
+}
+
+/// The directory that a plan names.
+pub fn named(file: &PlanFile) -> Option<PathBuf> {
+    Some(file.directory()?.join(file.plan.workspace.path.as_ref()?))
+}
+
+/// A directory that is there, absolute and without links.
+pub fn whole(path: &Path) -> Result<PathBuf, Fault> {
     let whole = path.canonicalize().map_err(|error| {
         Fault::usage(format!("workspace {}: {error}", path.display()))
             .hint("-C DIR names the directory to work on")
@@ -291,9 +282,4 @@ fn workspace(config: &Config, file: &PlanFile) -> Result<PathBuf, Fault> {
         )));
     }
     Ok(whole)
-}
-
-/// A look only: the workspace room finds out for itself what kind of repository it is.
-fn is_in_git(directory: &Path) -> bool {
-    directory.ancestors().any(|path| path.join(".git").exists())
 }

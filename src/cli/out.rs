@@ -8,6 +8,9 @@ use serde::Serialize;
 use super::fault::Fault;
 use super::text;
 
+/// The word for programs when standard output cannot take an answer.
+pub const KIND: &str = "output";
+
 /// How a verb answers on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -54,9 +57,12 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Fault> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(bytes);
     match written.and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Fault::environment(format!(
-            "write to standard output: {error}"
-        ))),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(
+                Fault::new(3, KIND, format!("write to standard output: {error}"))
+                    .hint("send it somewhere that can take it"),
+            )
+        }
         _ => Ok(()),
     }
 }

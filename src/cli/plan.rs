@@ -68,23 +68,20 @@ pub fn act(args: Args) -> Result<i32, Fault> {
     }
 }
 
+type Checked = Result<PlanFile, Vec<Fault>>;
+
 /// Every file is looked at, so that one run of it names all faults.
 fn check(files: &[PathBuf], json: bool) -> Result<i32, Fault> {
-    let read: Vec<_> = files
-        .iter()
-        .map(|file| {
-            (
-                file,
-                plan_file::read(file).map_err(|fault| of_a_run(file, fault)),
-            )
-        })
-        .collect();
+    let look = |file| super::check::check(file).map_err(|faults| of_a_run(file, faults));
+    let read: Vec<(&PathBuf, Checked)> = files.iter().map(|file| (file, look(file))).collect();
     if json {
         let plans: Vec<Value> = read
             .iter()
             .map(|(file, plan)| checked(file, plan))
             .collect();
-        let first = read.iter().find_map(|(_, plan)| plan.as_ref().err());
+        let first = read
+            .iter()
+            .find_map(|(_, plan)| plan.as_ref().err()?.first());
         let mut object = json!({ "plans": plans });
         if let Some(fault) = first {
             object["error"] = fault.to_json()["error"].take();
@@ -96,9 +93,11 @@ fn check(files: &[PathBuf], json: bool) -> Result<i32, Fault> {
         match plan {
             Ok(plan) if !json => out::print(&format!("{}: ok: {}", file.display(), about(plan)))?,
             Ok(_) => {}
-            Err(fault) => {
+            Err(faults) => {
                 code = 2;
-                out::note(&fault.to_string());
+                faults
+                    .iter()
+                    .for_each(|fault| out::note(&fault.to_string()));
             }
         }
     }
@@ -106,19 +105,21 @@ fn check(files: &[PathBuf], json: bool) -> Result<i32, Fault> {
 }
 
 /// Where a run's name was given for a file, the fault says where that run's plan is.
-fn of_a_run(file: &Path, fault: Fault) -> Fault {
+fn of_a_run(file: &Path, mut faults: Vec<Fault>) -> Vec<Fault> {
     if file.exists() {
-        return fault;
+        return faults;
     }
     let name = file.to_string_lossy();
-    match state::directory().and_then(|state| find::one(&state, &name)) {
-        Ok(run) => fault.hint(format!(
-            "this verb checks files; the plan of run {} is {}",
-            run.id,
-            run.dir.join("plan.yaml").display()
-        )),
-        Err(_) => fault,
+    if let Ok(run) = state::directory().and_then(|state| find::one(&state, &name)) {
+        for fault in &mut faults {
+            fault.hint = format!(
+                "this verb checks files; the plan of run {} is {}",
+                run.id,
+                run.dir.join("plan.yaml").display()
+            );
+        }
     }
+    faults
 }
 
 fn about(file: &PlanFile) -> String {
@@ -132,13 +133,16 @@ fn about(file: &PlanFile) -> String {
     )
 }
 
-fn checked(path: &Path, read: &Result<PlanFile, Fault>) -> Value {
+fn checked(path: &Path, read: &Checked) -> Value {
     match read {
         Ok(file) => json!({
             "file": path, "ok": true, "roles": file.plan.roles.len(),
             "subtasks": file.plan.subtasks.len(), "hash": file.plan.hash,
         }),
-        Err(fault) => json!({"file": path, "ok": false, "error": fault.to_json()["error"]}),
+        Err(faults) => {
+            let all: Vec<Value> = faults.iter().map(|f| f.to_json()["error"].take()).collect();
+            json!({"file": path, "ok": false, "error": all.first(), "errors": all})
+        }
     }
 }
 

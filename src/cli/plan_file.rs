@@ -78,6 +78,21 @@ pub fn kept(text: &str, name: &str, files: &BTreeMap<String, String>) -> Result<
     plan::parse(text, name, &load).map_err(|error| fault(&error))
 }
 
+/// Every fault of a file that `read` refused with this one.
+pub fn all(path: &Path, first: Fault) -> Vec<Fault> {
+    let directory = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let directory = directory.parent().unwrap_or(Path::new("/")).to_owned();
+    let Ok(text) = text_of(path) else {
+        return vec![first];
+    };
+    let load = |name: &str| load(&directory, name);
+    let found = plan::faults(&text, &path.display().to_string(), &load);
+    match found.is_empty() {
+        true => vec![first],
+        false => found.iter().map(fault).collect(),
+    }
+}
+
 /// A plan's error as the person sees it: several lines with place, source and hint.
 fn fault(error: &plan::Error) -> Fault {
     let message = error.to_string();

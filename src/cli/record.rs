@@ -63,7 +63,7 @@ pub fn write_new(path: &std::path::Path, content: &str) -> Result<(), Fault> {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             Err(Fault::usage(format!("{} exists already", path.display()))
-                .hint("name another file, or remove that one first"))
+                .hint("name another file by --output, or remove that one first"))
         }
         Err(error) => Err(Fault::io("write", path, &error)),
     }

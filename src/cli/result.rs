@@ -14,6 +14,7 @@ use crate::run::{
 /// The lines printed when a run ends.
 pub fn lines(summary: &Summary) -> String {
     let mut out = head(summary);
+    out.push_str(&warnings(summary));
     let answers = Answers::of(&summary.models);
     for subtask in &summary.subtasks {
         out.push_str(&subtask_line(subtask, answers));
@@ -24,16 +25,10 @@ pub fn lines(summary: &Summary) -> String {
     for agent in &summary.agents {
         out.push_str(&agent_line(agent, answers));
     }
-    if !summary.summary.trim().is_empty() {
-        out.push('\n');
-        out.push_str(&text::block(&summary.summary, "  ", 12));
-    }
+    out.push_str(&words(summary, 12));
     out.push_str(&verdict(summary.verdict.as_ref()));
-    // What ignore rules name is build output, of the same kind in every sandbox: report.md lists it.
-    let named = summary
-        .left_out
-        .iter()
-        .filter(|left| left.reason != "ignored");
+    // What agents made and the result lacks is a warning; report.md lists build output too.
+    let named = summary.left_out.iter().filter(|l| l.subtask.is_none());
     let named: BTreeSet<(&str, &str)> = named
         .map(|l| (l.path.as_str(), l.reason.as_str()))
         .collect();
@@ -41,12 +36,34 @@ pub fn lines(summary: &Summary) -> String {
         let (path, why) = (text::line(path, 80), text::line(why, 80));
         out.push_str(&format!("left out: {path} ({why})\n"));
     }
-    for warning in &summary.warnings {
-        out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
-    }
     out.push('\n');
     out.push_str(&delivered(summary));
     out
+}
+
+/// What agents say of the whole; where that was not borne out, it is said first.
+pub fn words(summary: &Summary, limit: usize) -> String {
+    if summary.summary.trim().is_empty() {
+        return String::new();
+    }
+    let whose = match Answers::of(&summary.models) {
+        Answers::Recorded => "words recorded in another run",
+        Answers::Asked => "the agents' own words",
+    };
+    let before = match summary.status {
+        Status::Passed => String::new(),
+        Status::Unverified => format!("  {whose}, not verified:\n"),
+        _ => format!("  {whose}; this run did not pass:\n"),
+    };
+    format!("\n{before}{}", text::block(&summary.summary, "  ", limit))
+}
+
+/// What a headline alone would hide, right below it.
+pub fn warnings(summary: &Summary) -> String {
+    let lines = summary.warnings.iter();
+    lines
+        .map(|warning| format!("  warning: {}\n", text::line(warning, 300)))
+        .collect()
 }
 
 /// `passed  run ID  3m12s  184,220 tokens  $0.42` and the reason.
@@ -163,6 +180,12 @@ pub fn delivered(summary: &Summary) -> String {
     let mut out = String::new();
     if let Some(branch) = &summary.branch {
         out.push_str(&format!("branch:  {}\n", text::line(branch, 200)));
+        if summary.dirty {
+            out.push_str(
+                "         its first commit, \"working tree at start\", holds what you had not \
+                 committed, untracked files too\n",
+            );
+        }
     }
     if let Some(patch) = &summary.patch {
         out.push_str(&format!("patch:   {}\n", text::plain(patch)));
@@ -323,8 +346,10 @@ mod tests {
         let expected = "\
 unverified  run r1  1m12s, 1 round, 1,200 tokens, cost unknown
   a criterion is unknown
+  warning: w
   ✓ a                    coder        done  1 file, 3 turns, 1.2k tokens, cost unknown, 9.0s
 
+  the agents' own words, not verified:
   all�[2J done
 
 verdict: unknown on tree 0123456789
@@ -333,7 +358,6 @@ verdict: unknown on tree 0123456789
   ? Prices are rounded  [no evidence]
   ✗ protected file changed: tests/t.py
   the verifier says: not sure
-warning: w
 
 branch:  wharf/r1
 details: wharf show r1

@@ -117,7 +117,8 @@ pub async fn act(args: Args) -> Result<i32, Fault> {
     if let (Some(path), Some(text)) = (&args.output, &done.plan_text) {
         super::record::write_new(path, text)?;
     }
-    print(args.form(), args.output.as_deref(), &done)?;
+    let printed = print(args.form(), args.output.as_deref(), &done);
+    printed.map_err(|fault| beyond(fault, &done.summary))?;
     Ok(done.summary.exit_code)
 }
 
@@ -132,7 +133,7 @@ async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Faul
         order,
         engine,
         cache,
-    } = order::ready(order::place(args)?, teller, stop).await?;
+    } = order::ready(order::place(args).await?, teller, stop).await?;
     let (plan, tracer) = (order.plan.clone(), order.tracer.clone());
     let summary = run::start(order).await;
     order::trim(&engine, cache, teller).await;
@@ -143,6 +144,16 @@ async fn work(args: &Args, teller: &Teller, stop: &Stopper) -> Result<Done, Faul
         false => None,
     };
     Ok(Done { summary, plan_text })
+}
+
+/// A result that could not be printed is still there.
+fn beyond(fault: Fault, summary: &Summary) -> Fault {
+    let hint = format!(
+        "the run is {}; `wharf show {} --json` prints its result",
+        result::status(summary.status),
+        summary.run
+    );
+    fault.hint(hint)
 }
 
 /// Sends the last spans, and says so when some were lost.

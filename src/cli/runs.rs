@@ -9,7 +9,9 @@ use super::{out, result, show, state, text};
 
 /// List runs, newest first
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  wharf runs --limit 5")]
+#[command(after_help = "Example:\n  wharf runs --limit 5\n\n\
+Of runs without an end: running; stopped (it crashed or was killed); unknown (that could not be told);\n\
+unreadable. An interrupted run ended in order, on a signal.")]
 pub struct Args {
     /// Show at most this many
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
@@ -43,7 +45,7 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
         out::json(&serde_json::json!({ "runs": rows, "more": more }))?;
         return Ok(0);
     }
-    if rows.is_empty() {
+    if runs.is_empty() {
         out::note(&format!(
             "no runs in {} yet\nhint: `wharf run \"TASK\"` starts one; `wharf doctor` says what it needs",
             state.display()

@@ -28,7 +28,12 @@ pub struct Args {
 /// Prints the run.
 pub fn act(args: &Args) -> Result<i32, Fault> {
     let found = find::one(&state::directory()?, &args.run)?;
-    let read = crate::journal::read(&found.journal())?;
+    let read = match (crate::journal::read(&found.journal()), found.result()) {
+        (Ok(read), _) => read,
+        // The journal is beyond reading, the result is not.
+        (Err(error), Some(summary)) => return result_alone(&error.into(), &summary, args.json),
+        (Err(error), None) => return Err(error.into()),
+    };
     let mut story = Story::of(&read.lines);
     let finished = story.ended.as_ref().and_then(|_| found.result());
     let standing = standing(&found, &story);
@@ -45,6 +50,15 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
     Ok(0)
 }
 
+fn result_alone(fault: &Fault, summary: &Summary, json: bool) -> Result<i32, Fault> {
+    out::note(&format!("warning: {}", text::line(&fault.message, 400)));
+    match json {
+        true => out::json(summary)?,
+        false => out::print(&result::lines(summary))?,
+    }
+    Ok(0)
+}
+
 /// `running`, `stopped` (it can be told that nobody runs it), or how it ended.
 pub fn standing(found: &Found, story: &Story) -> &'static str {
     match (&story.ended, crate::ops::held(&found.dir)) {
@@ -58,13 +72,16 @@ pub fn standing(found: &Found, story: &Story) -> &'static str {
 fn unfinished(story: &Story, standing: &str) -> Result<serde_json::Value, Fault> {
     let mut value = serde_json::to_value(story)
         .map_err(|error| Fault::new(3, "bug", format!("encode the run: {error}")))?;
-    value["status"] = json!(standing);
+    value["status"] = match &story.ended {
+        Some(ended) => json!(ended.status),
+        None => json!(standing),
+    };
     Ok(value)
 }
 
 fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
     let mut out = match finished {
-        Some(summary) => result::head(summary),
+        Some(summary) => result::head(summary) + &result::warnings(summary),
         None => head(story, standing),
     };
     out.push_str(&format!("\ntask: {}\n", text::line(&story.task, 400)));
@@ -97,14 +114,15 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
     }
     match finished {
         Some(summary) => {
-            out.push('\n');
-            out.push_str(&text::block(&summary.summary, "  ", 40));
+            out.push_str(&result::words(summary, 40));
             out.push_str(&result::verdict(summary.verdict.as_ref()));
         }
         None => out.push_str(&facts(story)),
     }
-    for warning in &story.warnings {
-        out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
+    if finished.is_none() {
+        for warning in &story.warnings {
+            out.push_str(&format!("warning: {}\n", text::line(warning, 300)));
+        }
     }
     if standing == "stopped" {
         let run = text::line(&story.run, 40);
@@ -120,6 +138,7 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
 
 fn head(story: &Story, standing: &str) -> String {
     let word = match standing {
+        "ended" => return ended(story),
         "running" => style("running").cyan().bold(),
         "stopped" => style("crashed, can be resumed").yellow().bold(),
         _ => style("not ended; whether it runs could not be told")
@@ -132,6 +151,21 @@ fn head(story: &Story, standing: &str) -> String {
         text::seconds(story.seconds),
         story.rounds,
         Answers::of(&story.models).spent(&text::count(story.tokens), story.spent.usd())
+    )
+}
+
+/// The head of a run whose journal has its end and nothing more of a result.
+fn ended(story: &Story) -> String {
+    let Some(ended) = &story.ended else {
+        return String::new();
+    };
+    format!(
+        "{}  run {}  {} (exit {})\n{}",
+        style(text::line(&ended.status, 40)).yellow().bold(),
+        text::line(&story.run, 40),
+        text::seconds(story.seconds),
+        ended.exit_code,
+        text::block(&ended.reason, "  ", 6)
     )
 }
 

@@ -44,6 +44,10 @@ impl From<config::Error> for Fault {
 
 impl From<ops::Error> for Fault {
     fn from(error: ops::Error) -> Self {
-        Self::new(error.code(), error.kind(), error.to_string()).hint(error.hint())
+        let hint = match error.kind() {
+            "no_engine" | "engine" => format!("{}; `wharf doctor` checks it", error.hint()),
+            _ => error.hint(),
+        };
+        Self::new(error.code(), error.kind(), error.to_string()).hint(hint)
     }
 }

@@ -106,7 +106,7 @@ impl Config {
             written.has("run", "time"),
             under.time,
         );
-        keep("timeout", format!("{}s", run.time.as_secs()), source);
+        keep("timeout", crate::plan::show_duration(run.time), source);
 
         let mode = &mut plan.permissions.mode;
         let source = lay(
@@ -140,7 +140,10 @@ impl Config {
         );
         self.shown.push(Setting {
             key: "model",
-            value: plan.model.join(", "),
+            value: match plan.model.as_slice() {
+                [] => "none: give --model, WHARF_MODEL or `model:`".to_owned(),
+                models => models.join(", "),
+            },
             source,
         });
         for (name, (models, source)) in &self.over.role_models {

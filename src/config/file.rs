@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{Env, Error};
+use crate::plan;
 
 /// The largest file that is read, in bytes.
 const LARGEST: usize = 1 << 20;
@@ -138,8 +139,19 @@ fn parse(text: &str, path: &Path) -> Result<File, Error> {
         // The place stands in front already.
         let tail = format!(" at line {}, column {}", place.0, place.1);
         let message = message.strip_suffix(&tail).unwrap_or(&message);
-        fault(place.0, place.1, message.to_owned())
+        let meant = meant(message).unwrap_or_default();
+        fault(place.0, place.1, format!("{message}{meant}"))
     })
+}
+
+/// The known key that an unknown one was meant to be, as the end of the message that lists them all.
+fn meant(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("unknown field `")?;
+    let (word, rest) = rest.split_once('`')?;
+    let (_, known) = rest.split_once("expected one of ")?;
+    let known = known.split(',').map(|name| name.trim_matches([' ', '`']));
+    let near = plan::nearest(word, known)?;
+    Some(format!("; did you mean `{near}`?"))
 }
 
 #[cfg(test)]
@@ -176,7 +188,11 @@ mod tests {
     fn an_unknown_key_is_refused_with_its_place() {
         let error = read("model: a/b\nparalel: 3\n").unwrap_err();
         assert!(error.starts_with("config.yaml:2:1: "), "{error}");
-        assert!(error.contains("paralel"), "{error}");
+        assert!(error.ends_with("did you mean `parallel`?"), "{error}");
+        let error = read("providers:\n  x: {kind: openai, base_urls: y}\n").unwrap_err();
+        assert!(error.ends_with("did you mean `base_url`?"), "{error}");
+        let error = read("zebra: 1\n").unwrap_err();
+        assert!(!error.contains("did you mean"), "{error}");
         let error = read("providers:\n  x: {kind: other, base_url: y}\n").unwrap_err();
         assert!(error.starts_with("config.yaml:2:"), "{error}");
     }

@@ -60,9 +60,14 @@ impl Layer {
             let typed = flag.1.clone().map(|text| (text, Source::Flag(flag.0)));
             typed.or_else(|| Some((env.text(variable)?, Source::Environment(variable))))
         };
-        let models = |(text, source): (String, Source)| (models(&text, cwd, state), source);
+        let models = |(text, source): (String, Source)| {
+            let list = named(models(&text, cwd, state), &name(&source))?;
+            Ok::<_, Error>((list, source))
+        };
         let mut layer = Self {
-            model: pick(("--model", &flags.model), "WHARF_MODEL").map(models),
+            model: pick(("--model", &flags.model), "WHARF_MODEL")
+                .map(models)
+                .transpose()?,
             parallel: read(
                 pick(("--parallel", &flags.parallel), "WHARF_PARALLEL"),
                 number::parallel,
@@ -101,18 +106,20 @@ impl Layer {
     pub(super) fn of_file(file: &File, path: &Path) -> Result<Self, Error> {
         let base = path.parent().unwrap_or(path);
         let source = || Source::File(path.to_owned());
-        let words = |words: &Words| {
+        let words = |key: &str, words: &Words| {
             let list = words.list();
             let list = list.iter().map(|model| absolute_replay(model, base, None));
-            (list.collect(), source())
+            let key = format!("`{key}` in {}", path.display());
+            Ok::<_, Error>((named(list.collect(), &key)?, source()))
         };
+        let model = file.model.as_ref().map(|models| words("model", models));
+        let roles = file.role_models.iter();
+        let roles = roles.map(|(role, models)| {
+            Ok::<_, Error>((role.clone(), words(&format!("role_models.{role}"), models)?))
+        });
         Ok(Self {
-            model: file.model.as_ref().map(words),
-            role_models: file
-                .role_models
-                .iter()
-                .map(|(role, models)| (role.clone(), words(models)))
-                .collect(),
+            model: model.transpose()?,
+            role_models: roles.collect::<Result<_, _>>()?,
             parallel: entry(path, "parallel", &file.parallel, number::parallel)?,
             tokens: entry(path, "budget_tokens", &file.budget_tokens, number::tokens)?,
             cost_usd: entry(path, "budget_usd", &file.budget_usd, number::dollars)?,
@@ -133,7 +140,7 @@ impl Layer {
                 .map(|(role, model)| (role.trim(), model.trim()));
             match halves {
                 Some((role, model)) if !role.is_empty() && !model.is_empty() => {
-                    let models = models(model, cwd, state);
+                    let models = named(models(model, cwd, state), &name(source))?;
                     self.role_models
                         .insert(role.to_owned(), (models, source.clone()));
                 }
@@ -227,6 +234,24 @@ fn models(text: &str, cwd: &Path, state: &Path) -> Vec<String> {
     words
         .map(|word| absolute_replay(word, cwd, Some(state)))
         .collect()
+}
+
+/// Refuses what can be the name of no model, under the name it was given by.
+fn named(models: Vec<String>, name: &str) -> Result<Vec<String>, Error> {
+    let whole = |model: &String| {
+        let file = model.strip_prefix(REPLAY);
+        let pair = model.split_once('/');
+        file.is_some() || pair.is_some_and(|(left, right)| !left.is_empty() && !right.is_empty())
+    };
+    match models.iter().find(|model| !whole(model)) {
+        None => Ok(models),
+        Some(model) => Err(Error::Value {
+            name: name.to_owned(),
+            value: model.clone(),
+            why: "write provider/model, such as anthropic/claude-sonnet-5, or replay:FILE"
+                .to_owned(),
+        }),
+    }
 }
 
 const REPLAY: &str = "replay:";

@@ -122,7 +122,7 @@ fn of_layers(over: &Layer, under: &Layer) -> Vec<Setting> {
             ),
             (
                 "timeout",
-                layer.time.map(|(v, s)| (format!("{}s", v.as_secs()), s)),
+                layer.time.map(|(v, s)| (crate::plan::show_duration(v), s)),
             ),
             (
                 "mode",

@@ -87,7 +87,7 @@ pub fn open_with(
         Some((name, model)) if !name.is_empty() && !model.is_empty() => (name, model),
         _ => {
             return Err(Error::Setup {
-                what: format!("the model {spec:?} names no provider"),
+                what: "its name has no provider".to_owned(),
                 hint: "write PROVIDER/NAME, for example openai/gpt-4.1, or replay:FILE".to_owned(),
             });
         }

@@ -1,6 +1,7 @@
 //! Answers recorded earlier, given again by the place of the call in its run.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -22,6 +23,9 @@ const CONTEXT_WINDOW: u64 = 128_000;
 pub struct Replay {
     recording: Recording,
     name: String,
+    /// Requests whose recorded hash was known, and those of them that had another one.
+    known: AtomicU64,
+    other: AtomicU64,
 }
 
 impl Replay {
@@ -29,7 +33,12 @@ impl Replay {
     pub fn new(recording: Recording) -> Self {
         let here = std::env::current_dir().unwrap_or_default();
         let name = format!("replay:{}", shown(Path::new(&recording.file), &here));
-        Self { recording, name }
+        Self {
+            recording,
+            name,
+            known: AtomicU64::new(0),
+            other: AtomicU64::new(0),
+        }
     }
 
     async fn answer(&self, request: &Request) -> Result<Reply, Error> {
@@ -42,8 +51,10 @@ impl Replay {
         };
         if let Some(recorded) = &answer.request_hash {
             let now = request_hash(request);
+            self.known.fetch_add(1, Ordering::Relaxed);
             if *recorded != now {
-                tracing::debug!(key = %request.key, %recorded, %now, "the request differs from the recorded one");
+                self.other.fetch_add(1, Ordering::Relaxed);
+                tracing::trace!(key = %request.key, %recorded, %now, "the request differs from the recorded one");
             }
         }
         if !answer.latency.is_zero() {
@@ -55,6 +66,20 @@ impl Replay {
             reply.native = None;
         }
         Ok(reply)
+    }
+}
+
+impl Drop for Replay {
+    /// Said once, when nothing is asked any more.
+    fn drop(&mut self) {
+        let (known, other) = (*self.known.get_mut(), *self.other.get_mut());
+        if other > 0 {
+            tracing::debug!(
+                "{}: {other} of {known} requests differ from the recorded ones: prompts, tools or \
+                 files have changed since",
+                self.name
+            );
+        }
     }
 }
 
@@ -169,6 +194,41 @@ mod tests {
             (replay.about().name.as_str(), replay.about().price),
             ("replay:tape", Some(FREE))
         );
+    }
+
+    /// What was logged down to a level.
+    #[derive(Clone, Default)]
+    struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn that_requests_differ_is_said_once_at_the_end() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(move || writer.clone())
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let replay = replay(&json!({"text": "hi"}));
+        for text in ["one", "two", "three"] {
+            replay.answer(&request(1, vec![user(text)])).await.unwrap();
+        }
+        let said = || String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(said(), "");
+        drop(replay);
+        assert!(said().contains("3 of 3 requests differ"), "{}", said());
+        assert_eq!(said().lines().count(), 1);
     }
 
     #[test]

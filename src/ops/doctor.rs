@@ -1,11 +1,14 @@
 //! The checks of `doctor`: each says yes, no or could-not-tell, and what to do next.
 
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use serde::Serialize;
 
 /// Bytes that should be free where the state is.
 const FREE: u64 = 2 << 30;
+/// Bytes written on trial.
+const PROBE: usize = 256 << 10;
 /// The oldest engine API that is enough.
 const API: (u32, u32) = (1, 41);
 
@@ -67,19 +70,30 @@ impl Check {
 /// Whether the state directory can be written, by writing to it.
 pub fn state_directory(state: &Path) -> Check {
     let name = "state directory";
-    let tried = std::fs::create_dir_all(state).and_then(|()| {
-        tempfile::Builder::new()
-            .prefix(".doctor-")
-            .tempfile_in(state)
-    });
-    match tried {
-        Ok(_) => Check::ok(name, format!("{} can be written", state.display())),
+    match probe(state) {
+        Ok(()) => Check::ok(name, format!("{} can be written", state.display())),
         Err(error) => Check::failed(
             name,
             format!("{}: {error}", state.display()),
-            "make it writable, or name another one by WHARF_HOME",
+            match error.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                    "free some space there, or name another place by WHARF_HOME"
+                }
+                _ => "make it writable, or name another one by WHARF_HOME",
+            },
         ),
     }
+}
+
+/// Writes as much as a run's first records and makes sure that it reached the disk: a full one takes
+/// names for a long time and bytes no more.
+fn probe(state: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(state)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".doctor-")
+        .tempfile_in(state)?;
+    file.write_all(&[b'.'; PROBE])?;
+    file.as_file().sync_all()
 }
 
 /// Whether the disk under the state directory has room.

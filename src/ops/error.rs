@@ -41,9 +41,12 @@ impl Error {
     /// What to do next.
     pub fn hint(&self) -> String {
         match self {
-            Self::Engine(sandbox::Error::NoEngine { .. }) => {
-                "start Docker, or name its address by DOCKER_HOST; `wharf doctor` checks it"
+            Self::Engine(sandbox::Error::NoEngine { denied: true, .. }) => {
+                "join the group docker (`sudo usermod -aG docker $USER`, then log in again)"
                     .to_owned()
+            }
+            Self::Engine(sandbox::Error::NoEngine { .. }) => {
+                "start Docker, or name its address by DOCKER_HOST".to_owned()
             }
             Self::Engine(sandbox::Error::Image { hint, .. }) | Self::Model { hint, .. } => {
                 hint.clone()
@@ -51,7 +54,9 @@ impl Error {
             Self::Engine(sandbox::Error::Setup { output, .. }) => {
                 format!("its last output was:\n{output}")
             }
-            Self::Engine(_) => "`wharf doctor` checks the engine".to_owned(),
+            Self::Engine(_) => {
+                "see whether `docker info` answers, and the engine's own log".to_owned()
+            }
         }
     }
 }

@@ -93,7 +93,7 @@ fn brief(text: &str) -> String {
 }
 
 /// The known word nearest to what was written, when it is near enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.trim().to_lowercase();
     let limit = 1 + lower.chars().count() / 4;
     known

@@ -10,6 +10,7 @@ mod built_in;
 mod check;
 mod draw;
 mod error;
+mod faults;
 mod files;
 mod forms;
 mod graph;
@@ -29,7 +30,8 @@ mod yaml;
 
 pub use built_in::DEFAULT;
 pub use draw::{Drawing, draw};
-pub use error::Error;
+pub use error::{Error, nearest};
+pub use faults::faults;
 pub use graph::Dag;
 pub use host::{Allowed, Host};
 pub use inject::Inject;

@@ -6,8 +6,9 @@ use super::Delivery;
 use super::drive::{Drive, Node};
 use super::merges::Folded;
 use super::patch::Root;
+use super::shared::Shared;
 use super::words;
-use crate::journal::Event;
+use crate::journal::{self, Event, State};
 use crate::workspace::{Error, GitKind, Step};
 
 /// What was delivered, and what was asked for and could not be.
@@ -75,15 +76,28 @@ impl From<Event> for Delivered {
 async fn patch(drive: &Drive, path: &Path) -> Result<Event, Error> {
     let shared = &drive.shared;
     let root = Root::of_run(shared);
-    shared
-        .store
-        .deliver_patch(&shared.base.commit, &drive.merged, root.prefix(), path)
-        .await?;
+    let (base, merged, prefix) = (&shared.base.commit, &drive.merged, root.prefix());
+    if path.starts_with(&shared.dir) || delivered_before(shared, path) {
+        let store = &shared.store;
+        store.deliver_patch(base, merged, prefix, path).await?;
+    } else {
+        // Whoever made a file of that name meanwhile keeps it.
+        let store = &shared.store;
+        store.deliver_new_patch(base, merged, prefix, path).await?;
+    }
     Ok(Event::Delivered {
         branch: None,
         patch: Some(path.display().to_string()),
         commit: None,
     })
+}
+
+/// True when this run itself wrote a patch there, before it was resumed.
+fn delivered_before(shared: &Shared, path: &Path) -> bool {
+    let read = journal::read(&shared.dir.join("journal.jsonl"));
+    let delivered = read.ok().and_then(|read| State::of(&read.lines).delivered);
+    let patch = delivered.and_then(|delivered| delivered.patch);
+    patch.is_some_and(|patch| Path::new(&patch) == path)
 }
 
 async fn branch(drive: &mut Drive, name: &str) -> Result<Event, Error> {

@@ -218,7 +218,10 @@ async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Res
 /// The status stays `passed`; what could not be applied stands on the branch or in the patch.
 fn refuse(summary: &mut Summary, why: &str) {
     summary.exit_code = 1;
-    summary.reason = format!("passed, but it could not be applied: {why}");
+    summary.reason = format!(
+        "verified, but --apply changed nothing, so the exit code is 1: {why}; commit or undo your \
+         changes there and apply it again"
+    );
 }
 
 async fn close(shared: &Arc<Shared>, summary: &Summary) -> Result<(), Error> {

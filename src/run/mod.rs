@@ -24,6 +24,7 @@ mod ends;
 mod execute;
 mod finish;
 mod first;
+mod fresh;
 mod gate;
 mod keep;
 mod kept;
@@ -57,7 +58,7 @@ pub use kept::{Kept, Wishes};
 pub use patch::Root;
 pub use result::of as result_of;
 pub use resume::{Found, Raised, Reopened, reopen, resume};
-pub use start::start;
+pub use start::{start, unpriced};
 pub use summary::*;
 
 use std::collections::BTreeMap;

@@ -13,6 +13,8 @@ pub struct Root {
     workspace: String,
     /// The workspace's place inside its repository.
     place: String,
+    /// Its place inside a repository that ignores it.
+    outer: String,
     copy: bool,
 }
 
@@ -24,6 +26,7 @@ impl Root {
         Some(Self {
             workspace: started.workspace.clone(),
             place: base.prefix,
+            outer: base.outer,
             copy: started.options["copy"] == true,
         })
     }
@@ -33,6 +36,7 @@ impl Root {
         Self {
             workspace: shared.workspace.display().to_string(),
             place: shared.base.prefix.clone(),
+            outer: shared.base.outer.clone(),
             copy: shared.plan.workspace.copy,
         }
     }
@@ -45,13 +49,17 @@ impl Root {
     /// The command that applies the patch at `path`, to be typed anywhere.
     pub fn command(&self, path: &str) -> String {
         // In a directory of a repository git skips what a patch names outside of it without a word,
-        // so it is always run at the top.
-        let up = Path::new(&self.place).components().count();
+        // so it is always run at the top; also where that repository ignores the directory.
+        let place = match self.place.as_str() {
+            "" => self.outer.as_str(),
+            place => place,
+        };
+        let up = Path::new(place).components().count();
         let top = Path::new(&self.workspace).ancestors().nth(up);
         let top = top.unwrap_or(Path::new("/")).display().to_string();
-        let inside = match (self.copy, self.place.as_str()) {
-            (false, _) | (true, "") => String::new(),
-            (true, place) => format!("--directory={} ", quoted(place)),
+        let inside = match (self.prefix(), place) {
+            ("", place) if !place.is_empty() => format!("--directory={} ", quoted(place)),
+            _ => String::new(),
         };
         format!("git -C {} apply {inside}{}", quoted(&top), quoted(path))
     }
@@ -72,10 +80,10 @@ mod tests {
     use super::*;
 
     fn root(workspace: &str, place: &str, copy: bool) -> Root {
-        let (workspace, place) = (workspace.to_owned(), place.to_owned());
         Root {
-            workspace,
-            place,
+            workspace: workspace.to_owned(),
+            place: place.to_owned(),
+            outer: String::new(),
             copy,
         }
     }
@@ -91,6 +99,13 @@ mod tests {
             copy.command("/s/p"),
             "git -C /r apply --directory='a b/c' /s/p"
         );
+        for copy in [false, true] {
+            let mut ignored = root("/r/out/in", "", copy);
+            ignored.outer = "out/in".to_owned();
+            assert_eq!(ignored.prefix(), "");
+            let command = "git -C /r apply --directory=out/in /s/p";
+            assert_eq!(ignored.command("/s/p"), command);
+        }
         let alone = root("/it's", "", true);
         assert_eq!(alone.command("/s/p"), r"git -C '/it'\''s' apply /s/p");
     }

@@ -150,14 +150,21 @@ impl Keeper {
     fn lacks(&self, amount: Amount) -> Option<String> {
         let tokens = self.used.tokens + self.held.tokens + amount.tokens;
         if tokens > self.limits.tokens as f64 {
-            let used = self.used.tokens.round();
-            return Some(format!("{} tokens ({used} spent)", self.limits.tokens));
+            let (limit, may) = (self.limits.tokens, amount.tokens.round());
+            let left = (limit as f64 - self.used.tokens).max(0.0).round();
+            return Some(format!(
+                "{limit} tokens: the next call may need {may}, only {left} are left"
+            ));
         }
         let cost = self.used.cost_usd + self.held.cost_usd + amount.cost_usd;
         let limit = self.limits.cost_usd?;
         // A budget of zero allows nothing, whatever a call costs.
         let over = cost > limit || limit <= 0.0;
-        over.then(|| format!("{limit} USD ({:.4} spent)", self.used.cost_usd))
+        let left = (limit - self.used.cost_usd).max(0.0);
+        let may = amount.cost_usd;
+        over.then(|| {
+            format!("{limit} USD: the next call may cost {may:.4}, only {left:.4} are left")
+        })
     }
 }
 
@@ -200,7 +207,10 @@ mod tests {
         first.settle(tokens(100.0));
         waiting.await.unwrap().unwrap();
         let refused = pot.reserve(tokens(500.0)).await.err().unwrap();
-        assert_eq!(refused, "1000 tokens (550 spent)");
+        assert_eq!(
+            refused,
+            "1000 tokens: the next call may need 500, only 450 are left"
+        );
     }
 
     #[tokio::test]

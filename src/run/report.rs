@@ -11,15 +11,21 @@ use crate::journal::{CommandRun, WithBase};
 /// What the operator does next, as a command.
 pub fn next(summary: &Summary, copy: bool) -> String {
     let run = &summary.run;
+    let passed = summary.verdict.as_ref().map(|v| v.status) == Some(VerdictStatus::Pass);
     match summary.status {
+        // What passed and could not be delivered, or not be applied to files that changed meanwhile.
+        Status::Error if passed && copy => format!("wharf diff {run} > {run}.patch"),
+        Status::Error if passed => format!("wharf apply {run}"),
+        Status::Passed if summary.exit_code != 0 => format!("wharf apply {run}"),
         Status::Passed if summary.branch.is_none() && summary.patch.is_none() => {
             format!("wharf show {run}")
         }
         // The directory itself was never meant to change.
         Status::Passed if copy => format!("wharf diff {run}"),
         Status::Passed => match &summary.branch {
-            Some(branch) => format!("git merge {branch}"),
-            None => format!("wharf apply {run}"),
+            // Git refuses to merge over files that are not committed, and the branch holds them too.
+            Some(branch) if !summary.dirty => format!("git merge {branch}"),
+            _ => format!("wharf apply {run}"),
         },
         Status::Failed | Status::Unverified => format!("wharf show {run}"),
         Status::Limited | Status::Interrupted | Status::Error => format!("wharf log {run}"),
@@ -38,7 +44,12 @@ pub fn markdown(summary: &Summary) -> String {
     );
     let _ = writeln!(out, "## Task\n\n{}\n", summary.task.trim());
     if !summary.summary.is_empty() {
-        let _ = writeln!(out, "## Summary\n\n{}\n", summary.summary.trim());
+        let title = match summary.status {
+            Status::Passed => "Summary",
+            Status::Unverified => "Summary (words of agents, not verified)",
+            _ => "Summary (words of agents; this run did not pass)",
+        };
+        let _ = writeln!(out, "## {title}\n\n{}\n", summary.summary.trim());
     }
     subtasks(summary, &mut out);
     if let Some(verdict) = &summary.verdict {

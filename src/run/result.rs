@@ -12,8 +12,13 @@ use super::summary::{
 };
 use super::words;
 use crate::id::SubtaskId;
-use crate::journal::{Agent, AgentKind, AgentState, State, Subtask, SubtaskState, SubtaskStatus};
+use crate::journal::{
+    Agent, AgentKind, AgentState, RunStarted, State, Subtask, SubtaskState, SubtaskStatus,
+};
 use crate::workspace;
+
+/// The reason of what ignore rules name.
+const IGNORED: &str = "ignored";
 
 /// What the journal tells of a run. Status, exit code and reason are those of its last line; a run
 /// without one was cut off, which is an error until somebody resumes it.
@@ -25,23 +30,20 @@ pub fn of(state: &State, dir: &Path) -> Summary {
     let (status, exit_code, reason) = ended(state);
     let delivered = state.delivered.clone();
     let patch = delivered.as_ref().and_then(|d| d.patch.clone());
+    let left_out = left_out(state);
+    let base = state.base.as_ref();
+    let said = |field: fn(&RunStarted) -> String| run.as_ref().map(field).unwrap_or_default();
     Summary {
         schema: SCHEMA.to_owned(),
-        wharf_version: run
-            .as_ref()
-            .map(|r| r.wharf_version.clone())
-            .unwrap_or_default(),
-        run: run.as_ref().map(|r| r.run.to_string()).unwrap_or_default(),
+        wharf_version: said(|r| r.wharf_version.clone()),
+        run: said(|r| r.run.to_string()),
         run_dir: dir.display().to_string(),
         status,
         exit_code,
         reason,
         next: String::new(),
-        task: run.as_ref().map(|r| r.task.clone()).unwrap_or_default(),
-        plan_hash: run
-            .as_ref()
-            .map(|r| r.plan_hash.clone())
-            .unwrap_or_default(),
+        task: said(|r| r.task.clone()),
+        plan_hash: said(|r| r.plan_hash.clone()),
         models: run.as_ref().map(|r| r.models.clone()).unwrap_or_default(),
         started_at: started.map(|(at, _)| at.to_string()).unwrap_or_default(),
         seconds,
@@ -52,10 +54,11 @@ pub fn of(state: &State, dir: &Path) -> Summary {
             .collect(),
         conflicts: conflicts(state, dir),
         agents: others(state),
-        left_out: left_out(state),
-        warnings: state.warnings.clone(),
+        warnings: warnings(state, &left_out),
+        left_out,
         verdict: verdict(state),
-        base: state.base.as_ref().map(|b| b.commit.to_string()),
+        base: base.map(|b| b.commit.to_string()),
+        dirty: base.is_some_and(|b| b.details["dirty"] == true),
         snapshot: None,
         branch: delivered.and_then(|d| d.branch),
         apply: patch
@@ -219,6 +222,34 @@ fn left_out(state: &State) -> Vec<LeftOut> {
     all
 }
 
+fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
+    let told = state.warnings.iter().cloned();
+    told.chain(missing(left_out)).collect()
+}
+
+/// What an agent made and the result lacks, so that a pass is not taken for one with all of it. What
+/// ignore rules name is build output.
+fn missing(left_out: &[LeftOut]) -> Option<String> {
+    let made = left_out
+        .iter()
+        .filter(|left| left.subtask.is_some() && left.reason != IGNORED);
+    let paths: BTreeSet<String> = made
+        .map(|left| format!("{} ({})", left.path, left.reason))
+        .collect();
+    let shown: Vec<&str> = paths.iter().take(5).map(String::as_str).collect();
+    let more = match paths.len().saturating_sub(5) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = match paths.len() {
+        0 => return None,
+        1 => "a file that an agent made is".to_owned(),
+        number => format!("{number} files that agents made are"),
+    };
+    let shown = shown.join(", ");
+    Some(format!("{what} not in the result: {shown}{more}"))
+}
+
 fn verdict(state: &State) -> Option<Verdict> {
     let (_, value) = state.verdict.as_ref()?;
     serde_json::from_value(value.clone()).ok()
@@ -304,6 +335,20 @@ mod tests {
             (left[0].path.as_str(), left[0].reason.as_str()),
             (".cache/", "ignored")
         );
+    }
+
+    #[test]
+    fn what_an_agent_made_and_the_result_lacks_is_a_warning() {
+        let mut events = whole();
+        assert_eq!(
+            of(&state(events.clone()), Path::new("/s")).warnings,
+            [""; 0]
+        );
+        events[8]["left_out"] = json!(["big: 80 MiB, more than the 64 MiB a file may have"]);
+        let summary = of(&state(events), Path::new("/s"));
+        let warning = "a file that an agent made is not in the result: \
+                       big (80 MiB, more than the 64 MiB a file may have)";
+        assert_eq!(summary.warnings, [warning]);
     }
 
     #[test]

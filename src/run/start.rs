@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use super::board::{Board, Notice};
 use super::drive::Drive;
 use super::egress;
+use super::fresh::Fresh;
 use super::gate::Gates;
 use super::kept::Kept;
 use super::past::Past;
@@ -20,7 +21,7 @@ use crate::journal::{self, Event, RunStarted, Writer};
 use crate::plan;
 use crate::sandbox::{Pool, Tree};
 use crate::trace::{RunStart, Span};
-use crate::workspace::{Base, Source, Store};
+use crate::workspace::{Base, Source, Store, branch_free};
 
 /// Bytes of one file, of all files, and the number of files that a base snapshot takes.
 const MAX_FILE: u64 = 256 << 20;
@@ -84,24 +85,30 @@ async fn beside<T>(
 
 /// Refuses what cannot work before anything is made.
 pub(super) fn check(order: &Order) -> Result<(), Error> {
-    let priced = order.plan.run.cost_usd.is_some();
-    let models = order
-        .models
-        .default
-        .iter()
-        .chain(order.models.roles.values().flatten());
-    for about in models.map(|m| m.about()) {
-        if priced && about.price.is_none() {
-            return Err(Error::Start {
-                code: 2,
-                kind: "price",
-                message: format!("a money limit is set, and the price of {} is not known", about.name),
-                hint: "give providers.NAME.price in the plan or the user configuration, or use a token limit"
-                    .to_owned(),
-            });
-        }
-    }
-    Ok(())
+    let models = order.models.default.iter();
+    let models = models.chain(order.models.roles.values().flatten());
+    let refused = unpriced(&order.plan, models.map(|model| model.about()));
+    refused.map_or(Ok(()), Err)
+}
+
+/// The refusal of a money limit over a model whose price is not known.
+pub fn unpriced(
+    plan: &crate::plan::Plan,
+    models: impl IntoIterator<Item = crate::model::About>,
+) -> Option<Error> {
+    plan.run.cost_usd?;
+    let about = models.into_iter().find(|about| about.price.is_none())?;
+    Some(Error::Start {
+        code: 2,
+        kind: "price",
+        message: format!(
+            "a money limit is set, and the price of {} is not known",
+            about.name
+        ),
+        hint:
+            "give providers.NAME.price in the plan or the user configuration, or use a token limit"
+                .to_owned(),
+    })
 }
 
 /// A run that is ready to go.
@@ -123,6 +130,7 @@ pub(super) struct Begun {
 async fn open(order: Order) -> Result<Opened, Error> {
     let id = order.options.run_id.clone().unwrap_or_else(new_id);
     let (dir, lock) = make_dir(&order.options.state, &id)?;
+    let fresh = Fresh::new(&dir);
     write(&dir.join("plan.yaml"), order.plan_text.as_bytes())?;
     keep_files(&order, &dir)?;
     let secrets = &order.keep.secrets;
@@ -134,6 +142,7 @@ async fn open(order: Order) -> Result<Opened, Error> {
     writer
         .append(Event::RunStarted(started(&order, &id, &span)))
         .await?;
+    fresh.begun();
     order.watch.notice(&announcement(&order, &id, &dir));
     let based = based(&order, &dir, &writer).await?;
     let begun = Begun {
@@ -168,7 +177,8 @@ pub(super) async fn based(order: &Order, dir: &Path, writer: &Writer) -> Result<
     let based = match based {
         Ok(based) => based,
         Err(error) => {
-            writer.append(never_started(&error)).await?;
+            // Where this cannot be written either, the first failure is the one to tell.
+            drop(writer.append(never_started(&error)).await);
             return Err(error);
         }
     };
@@ -196,7 +206,7 @@ async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
         .map_err(base_failed)?;
     let source = source(&order.workspace, &order.plan);
     if let Delivery::Branch(name) = &order.options.delivery {
-        let free = store.branch_free(&order.workspace, name).await;
+        let free = branch_free(&order.options.git, &order.workspace, name).await;
         free.map_err(base_failed)?;
     }
     let base = store.base(&source).await.map_err(base_failed)?;
@@ -357,7 +367,9 @@ fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
         },
         _ => failed(error),
     })?;
+    let fresh = Fresh::new(&dir);
     let lock = lock::create(&dir).map_err(failed)?;
+    fresh.begun();
     Ok((dir, lock))
 }
 

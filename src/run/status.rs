@@ -34,7 +34,7 @@ pub(super) fn judge(facts: &Facts) -> (Status, i32, String) {
         return (
             Status::Limited,
             5,
-            format!("the run used up its limit of {limit}"),
+            format!("the run came to its limit of {limit}"),
         );
     }
     if !facts.failed.is_empty() {

@@ -33,6 +33,9 @@ pub struct Summary {
     pub warnings: Vec<String>,
     pub verdict: Option<Verdict>,
     pub base: Option<String>,
+    /// The workspace had uncommitted or untracked files at the start: a branch begins with them.
+    #[serde(default)]
+    pub dirty: bool,
     pub snapshot: Option<String>,
     pub branch: Option<String>,
     pub patch: Option<String>,

@@ -83,7 +83,7 @@ impl Drive {
             with_base_tests: checked.with_base,
             tree: tree.to_string(),
         };
-        self.facts.verdict_reason = reason(&verdict);
+        self.facts.verdict_reason = reason(&verdict, self.shared.plan.acceptance.criteria.len());
         self.facts.verdict = Some(status);
         self.shared.tell(&Notice::Verdict {
             status: word(status).to_owned(),
@@ -202,8 +202,8 @@ fn unknown(reason: &str) -> Judged {
     }
 }
 
-/// Why the verdict is what it is, in one line.
-fn reason(verdict: &Verdict) -> String {
+/// Why the verdict is what it is, in one line; the first `planned` criteria are the plan's.
+fn reason(verdict: &Verdict, planned: usize) -> String {
     let mut reasons = Vec::new();
     for command in &verdict.commands {
         match command.exit_code {
@@ -237,7 +237,11 @@ fn reason(verdict: &Verdict) -> String {
     }
     if !by.is_empty() {
         let counts: Vec<String> = by.iter().map(|(word, n)| format!("{n} {word}")).collect();
-        reasons.push(format!("criteria: {}", counts.join(", ")));
+        let added = match verdict.criteria.len().saturating_sub(planned) {
+            0 => String::new(),
+            added => format!(" ({added} of them added by the coordinator)"),
+        };
+        reasons.push(format!("criteria: {}{added}", counts.join(", ")));
     }
     if !decided && verdict.status != VerdictStatus::Pass && !verdict.summary.is_empty() {
         reasons.push(verdict.summary.clone());

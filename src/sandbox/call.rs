@@ -69,6 +69,13 @@ pub(super) fn words(fault: &Fault) -> String {
     if let Fault::DockerStreamError { error } = fault {
         return error.trim().to_owned();
     }
+    // What the system says is the whole of it; the layers between are nobody's business.
+    if let Some(cause) = cause(fault) {
+        return cause.to_string();
+    }
+    if let Fault::HyperLegacyError { err } = fault {
+        return innermost(err).to_string();
+    }
     let mut text = fault.to_string();
     let mut next = std::error::Error::source(fault);
     while let Some(cause) = next {
@@ -80,6 +87,28 @@ pub(super) fn words(fault: &Fault) -> String {
         next = cause.source();
     }
     text
+}
+
+/// The system's own error among the causes of a fault.
+pub(super) fn cause(fault: &Fault) -> Option<&std::io::Error> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(fault);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn innermost<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
+    let mut inner = error;
+    while let Some(next) = inner.source() {
+        inner = next;
+    }
+    inner
 }
 
 fn silent(operation: &'static str, limit: Duration) -> Error {

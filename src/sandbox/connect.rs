@@ -15,6 +15,8 @@ use super::{Error, Limit};
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Seconds bollard waits for the headers of an answer; our own limits are shorter where it matters.
 const HEADERS: u64 = 600;
+/// How the reason begins where the socket is another's.
+const DENIED: &str = "you may not use";
 const DEFAULT_SOCKET: &str = "unix:///var/run/docker.sock";
 
 /// How the engine is reached and what its containers are labelled with; `config` fills it.
@@ -94,6 +96,7 @@ pub async fn connect(options: &Options) -> Result<Docker, Error> {
         }
     }
     Err(Error::NoEngine {
+        denied: reasons.iter().any(|reason| reason.starts_with(DENIED)),
         tried: tried.join(", "),
         reason: reasons.join("; "),
     })
@@ -123,7 +126,12 @@ async fn greet(
             let info = describe(address, version, info);
             Ok((api, info))
         }
-        Ok(Err(fault)) => Err(call::words(&fault)),
+        Ok(Err(fault)) => Err(match call::cause(&fault).map(std::io::Error::kind) {
+            Some(std::io::ErrorKind::PermissionDenied) => {
+                format!("{DENIED} {}", address.trim_start_matches("unix://"))
+            }
+            _ => call::words(&fault),
+        }),
         Err(_) => Err(format!("no answer within {} ms", limit.as_millis())),
     }
 }

@@ -353,7 +353,12 @@ pub trait Progress: Send + Sync {
 pub enum Error {
     /// No engine answers; `tried` names the address.
     #[error("no container engine at {tried}: {reason}")]
-    NoEngine { tried: String, reason: String },
+    NoEngine {
+        tried: String,
+        reason: String,
+        /// A socket is there, and this user may not use it.
+        denied: bool,
+    },
     /// An image is missing and cannot be made or fetched here.
     #[error("image {image}: {reason}")]
     Image {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::stream;
 use tokio::sync::mpsc;
 
+use super::around;
 use super::differences::Entry;
 use super::disk::{Content, Found, Root, Taken};
 use super::git::{Call, object_id, unreadable};
@@ -78,6 +79,7 @@ impl Store {
             left_out: left_out
                 .map(|(at, why)| (path::display(at), why.clone()))
                 .collect(),
+            outer: around::outer(&self.git, &source.path, listing.git).await?,
             prefix: listing.prefix,
         })
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::base::Start;
+use super::branch::{self, exists, refused};
 use super::differences::{Change, Entry};
 use super::git::{Call, Git, object_id, one_line};
 use super::quarantine::Quarantine;
@@ -38,12 +39,9 @@ impl Store {
         steps: &[Step],
     ) -> Result<Delivered, Error> {
         if base.git == GitKind::None {
-            return Err(refused(
-                "the workspace is in no git repository",
-                "use --patch FILE",
-            ));
+            return Err(branch::none());
         }
-        let reference = self.branch_ref(source, name).await?;
+        let reference = branch::reference(&self.git, source, name).await?;
         let existing = existing(&self.git, source, &reference).await?;
         let start = self.load_start(&base.commit).await?;
         let plan = self.plan(source, base, &start, steps).await?;
@@ -75,29 +73,6 @@ impl Store {
             branch: name.to_owned(),
             commit,
         })
-    }
-
-    /// Refuses a name that no branch can have, or that one has already.
-    pub async fn branch_free(&self, source: &Path, name: &str) -> Result<(), Error> {
-        let reference = self.branch_ref(source, name).await?;
-        match existing(&self.git, source, &reference).await? {
-            None => Ok(()),
-            Some(_) => Err(exists(name)),
-        }
-    }
-
-    async fn branch_ref(&self, source: &Path, name: &str) -> Result<String, Error> {
-        let reference = format!("refs/heads/{name}");
-        let call = Call::new("check-ref-format", source).arg(&reference);
-        let output = self.git.try_ask(call, b"").await?;
-        if output.code != 0 || name.starts_with('-') || name == "HEAD" {
-            let what = format!(
-                "`{}` cannot be the name of a branch",
-                path::display(name.as_bytes())
-            );
-            return Err(refused(&what, "choose another with --branch"));
-        }
-        Ok(reference)
     }
 
     async fn plan(
@@ -239,21 +214,6 @@ async fn create(
         0 => Ok(()),
         _ if output.stderr.contains("exists") => Err(exists(name)),
         _ => Err(output.into_error("update-ref")),
-    }
-}
-
-fn exists(name: &str) -> Error {
-    let what = format!("a branch `{name}`, or one above or below that name, exists already");
-    refused(
-        &what,
-        "choose another name with --branch, or delete that branch",
-    )
-}
-
-pub(super) fn refused(what: &str, hint: &str) -> Error {
-    Error::Refused {
-        what: what.to_owned(),
-        hint: hint.to_owned(),
     }
 }
 

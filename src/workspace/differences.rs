@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::git::{LIMIT, object_id, unreadable};
+use super::git::{LIMIT, object_id, said, unreadable};
 use super::store::{fields, mode_of};
 use super::{Difference, DifferenceStatus, Error, Mode, Store, path};
 use crate::id::{BlobId, CommitId};
@@ -108,7 +108,7 @@ impl Store {
             code => Err(Error::Git {
                 operation: "diff-tree",
                 code: code.unwrap_or(-1),
-                stderr: path::display(&output.stderr),
+                stderr: said(&output.stderr),
             }),
         }
     }
@@ -134,11 +134,52 @@ impl Store {
         prefix: &str,
         out: &Path,
     ) -> Result<(), Error> {
-        let io = |source| Error::Io {
-            operation: "write the patch",
-            path: out.to_owned(),
-            source,
+        let io = wrote(out);
+        let file = self.patch_file(base, result, prefix, out).await?;
+        file.persist(out).map_err(|error| io(error.error))?;
+        Ok(())
+    }
+
+    /// `deliver_patch` that never takes the place of a file with anything else in it.
+    pub async fn deliver_new_patch(
+        &self,
+        base: &CommitId,
+        result: &CommitId,
+        prefix: &str,
+        out: &Path,
+    ) -> Result<(), Error> {
+        let io = wrote(out);
+        let file = self.patch_file(base, result, prefix, out).await?;
+        if std::fs::symlink_metadata(out).is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
+            file.persist(out).map_err(|error| io(error.error))?;
+            return Ok(());
+        }
+        let Err(error) = file.persist_noclobber(out) else {
+            return Ok(());
         };
+        if error.error.kind() != std::io::ErrorKind::AlreadyExists {
+            return Err(io(error.error));
+        }
+        // The same patch written twice is no error.
+        let ours = std::fs::read(error.file.path()).map_err(&io)?;
+        if std::fs::read(out).is_ok_and(|there| there == ours) {
+            return Ok(());
+        }
+        Err(Error::Refused {
+            what: format!("there is a file {} by now", out.display()),
+            hint: "remove it, or name another one".to_owned(),
+        })
+    }
+
+    /// The patch in a synced file of no name yet, beside where it is to go.
+    async fn patch_file(
+        &self,
+        base: &CommitId,
+        result: &CommitId,
+        prefix: &str,
+        out: &Path,
+    ) -> Result<tempfile::NamedTempFile, Error> {
+        let io = wrote(out);
         let folder = match out.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -146,15 +187,23 @@ impl Store {
         let file = tempfile::Builder::new()
             .prefix(".wharf-patch-")
             .tempfile_in(folder)
-            .map_err(io)?;
-        let target = file.as_file().try_clone().map_err(io)?;
+            .map_err(&io)?;
+        let target = file.as_file().try_clone().map_err(&io)?;
         let call = self.patch_call(base, result, prefix);
         self.git
             .through(call, std::process::Stdio::null(), Some(target))
             .await?;
-        file.as_file().sync_all().map_err(io)?;
-        file.persist(out).map_err(|error| io(error.error))?;
-        Ok(())
+        file.as_file().sync_all().map_err(&io)?;
+        Ok(file)
+    }
+}
+
+/// The error of writing a patch.
+fn wrote(out: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::Io {
+        operation: "write the patch",
+        path: out.to_owned(),
+        source,
     }
 }
 

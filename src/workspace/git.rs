@@ -349,8 +349,16 @@ async fn collect(child: &mut Child) -> std::io::Result<Output> {
     Ok(Output {
         code: code_of(status),
         stdout,
-        stderr: path::display(String::from_utf8_lossy(&stderr).trim().as_bytes()),
+        stderr: said(&stderr),
     })
+}
+
+/// A command's own words on one line.
+pub(super) fn said(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<String> = lines.map(|line| path::display(line.as_bytes())).collect();
+    lines.join("; ")
 }
 
 /// The exit code, or 128 + the signal as shells count; never 0 for what was killed.
@@ -372,6 +380,15 @@ mod tests {
         assert!(Version::parse("git version 2.37.9").unwrap() < Version::NEEDED);
         assert_eq!(Version::parse("git version two"), None);
         assert_eq!(Version::parse(""), None);
+    }
+
+    #[test]
+    fn several_lines_of_a_failure_read_as_one() {
+        let stderr = b"fatal: no space\n\n  fatal: cannot go on\x1b[2J\n";
+        assert_eq!(
+            said(stderr),
+            "fatal: no space; fatal: cannot go on\\u{1b}[2J"
+        );
     }
 
     #[tokio::test]

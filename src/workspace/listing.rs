@@ -84,12 +84,12 @@ fn refuse_inner(dir: &Path) -> Result<(), Error> {
 }
 
 /// True when git has something to find; then git must answer, and its failure is an error.
-fn in_repository(dir: &Path) -> bool {
+pub(super) fn in_repository(dir: &Path) -> bool {
     dir.ancestors()
         .any(|at| std::fs::symlink_metadata(at.join(".git")).is_ok())
 }
 
-async fn prefix(git: &Git, dir: &Path) -> Result<String, Error> {
+pub(super) async fn prefix(git: &Git, dir: &Path) -> Result<String, Error> {
     let answer = git
         .ask(Call::new("rev-parse", dir).arg("--show-prefix"), b"")
         .await?;
@@ -102,7 +102,7 @@ async fn prefix(git: &Git, dir: &Path) -> Result<String, Error> {
 }
 
 /// The commit HEAD names; None only where the branch it names has none yet.
-async fn head(git: &Git, dir: &Path) -> Result<Option<String>, Error> {
+pub(super) async fn head(git: &Git, dir: &Path) -> Result<Option<String>, Error> {
     let call = Call::new("rev-parse", dir).args(["--verify", "-q", "HEAD^{commit}"]);
     let output = git.try_ask(call, b"").await?;
     if output.code == 0 {

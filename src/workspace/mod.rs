@@ -6,7 +6,9 @@
 //! Never: a container; a git command inside a directory an agent wrote to.
 
 mod apply;
+mod around;
 mod base;
+mod branch;
 mod contents;
 mod deliver;
 mod differences;
@@ -36,6 +38,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use self::apply::Force;
+pub use self::branch::branch_free;
 pub use self::deliver::Delivered;
 pub use self::differences::Patch;
 pub use self::git::{Git, Version};
@@ -77,6 +80,10 @@ pub struct Base {
     pub left_out: Vec<(String, String)>,
     /// The workspace's place inside its repository, empty at the top: `sub/dir`.
     pub prefix: String,
+    /// The place of a workspace that the repository around it ignores as a whole, else empty: the
+    /// base is taken as without git, and git still finds that repository from inside.
+    #[serde(default)]
+    pub outer: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

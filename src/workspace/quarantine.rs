@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use bytes::Bytes;
 
-use super::deliver::refused;
+use super::branch::refused;
 use super::git::{Call, Git};
 use super::{Error, Store, import, path};
 use crate::id::CommitId;

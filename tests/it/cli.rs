@@ -6,7 +6,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 
 /// `wharf` in an empty world: its own state directory, no keys, nothing of the machine's settings.
-fn wharf(home: &Path) -> Command {
+pub fn wharf(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wharf"));
     command
         .env_clear()
@@ -18,16 +18,16 @@ fn wharf(home: &Path) -> Command {
     command
 }
 
-fn home() -> tempfile::TempDir {
+pub fn home() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Runs it and gives exit code, standard output and standard error.
-fn run(home: &Path, args: &[&str]) -> (i32, String, String) {
+pub fn run(home: &Path, args: &[&str]) -> (i32, String, String) {
     let out = wharf(home).args(args).output().unwrap();
     (
         out.status.code().unwrap(),
@@ -37,13 +37,13 @@ fn run(home: &Path, args: &[&str]) -> (i32, String, String) {
 }
 
 /// The one object on standard output; more or less than one is a failure.
-fn object(stdout: &str) -> Value {
+pub fn object(stdout: &str) -> Value {
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
     serde_json::from_str(stdout).unwrap()
 }
 
 /// A journal of whole lines with their chain, as a run writes it.
-fn write_run(home: &Path, id: &str, events: &[Value]) -> std::path::PathBuf {
+pub fn write_run(home: &Path, id: &str, events: &[Value]) -> std::path::PathBuf {
     let dir = home.join("state/runs").join(id);
     std::fs::create_dir_all(&dir).unwrap();
     let mut journal = String::new();
@@ -69,7 +69,7 @@ fn chain(line: &str) -> String {
     digest.iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-fn events(id: &str) -> Vec<Value> {
+pub fn events(id: &str) -> Vec<Value> {
     let agent = serde_json::json!({"round": 1, "subtask": "fix", "role": "coder"});
     serde_json::from_value(serde_json::json!([
         {"type": "run_started", "wharf_version": "0", "run": id, "task": "Fix\u{1b}[2J it",
@@ -420,7 +420,16 @@ fn a_plan_and_a_run_are_drawn() {
 
 #[test]
 fn init_writes_a_plan_that_checks() {
-    for file in ["requirements.txt", "Cargo.toml", "package.json", "nothing"] {
+    for file in [
+        "requirements.txt",
+        "Cargo.toml",
+        "package.json",
+        "go.mod",
+        "pom.xml",
+        "build.gradle",
+        "Makefile",
+        "nothing",
+    ] {
         let home = home();
         std::fs::write(home.path().join(file), "").unwrap();
         assert_eq!(run(home.path(), &["init"]).0, 0);

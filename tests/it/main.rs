@@ -52,7 +52,9 @@ mod toolbox;
 // Whole runs over the in-memory sandbox.
 mod crash; // killed at every line of the journal
 mod delivery; // where a result goes when it cannot go where it should
+mod full; // a disk without room, in a mount of its own
 mod merging; // conflicts, their mergers, and what these choose
+mod next; // what a result says to type next does what it says
 mod protect; // files that nobody may change, and checks that somebody did
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
@@ -68,3 +70,4 @@ mod spans;
 
 // What a person sees: help, refusals, exit codes, what is printed where.
 mod cli;
+mod hints; // what somebody is told who knows only the README

@@ -179,12 +179,26 @@ async fn two_signals() {
     let server = FakeModel::start(sleeper).await;
     let child = asleep(&operator, &server, Stdio::null(), 2).await;
     send(&child, Signal::INT);
+    // Sooner it would be taken for an echo of the first.
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     send(&child, Signal::INT);
     let said = finish(child).await;
     assert_eq!(said.code, Some(130), "{said:?}");
     none_left(&operator).await;
     let runs = operator.wharf(None, &["runs", "--json"]).await;
     assert_eq!(runs.object()["runs"][0]["run"], "run");
+}
+
+/// One Ctrl-C that a wrapper hands on once more: the run still ends in order.
+async fn echoed_signal() {
+    let operator = Operator::new();
+    let server = FakeModel::start(sleeper).await;
+    let child = asleep(&operator, &server, Stdio::null(), 2).await;
+    send(&child, Signal::INT);
+    send(&child, Signal::TERM);
+    let said = finish(child).await;
+    assert_eq!(said.object()["status"], "interrupted", "{said:?}");
+    none_left(&operator).await;
 }
 
 /// Killed: nothing of Wharf's can run any more, and still nothing stays. A container that never
@@ -235,6 +249,7 @@ async fn a_run_that_is_killed_leaves_nothing_either() {
     }
     let bystander = Bystander::start().await;
     tokio::join!(two_signals(), killed());
+    echoed_signal().await;
     assert!(bystander.is_running().await);
     bystander.remove().await;
 }

@@ -196,7 +196,10 @@ impl Workspace {
             Err(error) => return Ok(Err(error)),
         };
         if stamp.size > FILE {
-            return Err(format!("larger than {} MiB", FILE >> 20));
+            let (size, most) = (stamp.size.div_ceil(1 << 20), FILE >> 20);
+            return Err(format!(
+                "{size} MiB, more than the {most} MiB a file may have"
+            ));
         }
         if Some(stamp.size) == self.cut {
             return Err(TORN.to_owned());

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::text;
-use crate::run::{Board, Row};
+use crate::cli::text::{self, Answers};
+use crate::run::{Board, Row, Totals};
 
 /// Lines under everything that scrolls.
 pub struct Bars {
@@ -15,6 +15,7 @@ pub struct Bars {
     header: ProgressBar,
     rows: BTreeMap<String, ProgressBar>,
     run: String,
+    answers: Answers,
 }
 
 impl Bars {
@@ -32,12 +33,14 @@ impl Bars {
             header,
             rows: BTreeMap::new(),
             run: String::new(),
+            answers: Answers::Asked,
         })
     }
 
-    /// Names the run in the header.
-    pub fn name(&mut self, run: &str) {
+    /// Names the run in the header, and the models that it asks.
+    pub fn name(&mut self, run: &str, models: &str) {
         self.run = text::line(run, 40);
+        self.answers = Answers::of(&models.split(", ").collect::<Vec<_>>());
     }
 
     /// Puts a line above the moving part, for good.
@@ -62,10 +65,12 @@ impl Bars {
                 self.lines
                     .add(ProgressBar::no_length().with_style(self.style.clone()))
             });
-            bar.set_message(row_line(row));
+            bar.set_message(row_line(row, width()));
         }
-        self.header
-            .set_message(header_line(&self.run, board, elapsed));
+        // On a narrow terminal the run's name would push the figures out.
+        let run = if width() < SOME { "" } else { &self.run };
+        let header = header_line(run, &board.totals(), self.answers, elapsed);
+        self.header.set_message(header);
     }
 
     /// Takes the moving part away.
@@ -74,29 +79,47 @@ impl Bars {
     }
 }
 
-fn header_line(run: &str, board: &Board, elapsed: Duration) -> String {
-    let totals = board.totals();
+/// Columns of the terminal.
+fn width() -> usize {
+    usize::from(console::Term::stderr().size().1)
+}
+
+fn header_line(run: &str, totals: &Totals, answers: Answers, elapsed: Duration) -> String {
     format!(
-        "{} {run}  {}  {} tokens  {}  {} of {} subtasks",
+        "{} {run}  {}  {}  {} of {} subtasks",
         console::style("wharf").cyan().bold().for_stderr(),
         text::elapsed(elapsed),
-        text::short(totals.tokens),
-        text::cost(totals.cost_usd),
+        answers.spent(&text::short(totals.tokens), totals.cost_usd),
         totals.done,
         totals.of
     )
 }
 
-fn row_line(row: &Row) -> String {
-    format!(
-        "  {:<10} {:<18} {:>7}  {:<44} {:>8} {:>7}",
-        text::line(&row.role, 10),
-        text::line(&row.agent, 18),
-        format!("{}/{}", row.turn, row.turns),
-        text::line(&row.doing, 44),
-        text::short(row.tokens),
-        text::elapsed(row.since.elapsed())
-    )
+/// Columns from which a row has all of its parts, and from which it says what the agent does.
+const WHOLE: usize = 90;
+const SOME: usize = 60;
+
+/// A row that says what its numbers are and fits: on a narrow terminal it says less, and never half
+/// a number.
+fn row_line(row: &Row, width: usize) -> String {
+    let turn = format!("turn {}/{}", row.turn, row.turns);
+    let agent = text::line(&row.agent, 18);
+    if width < SOME {
+        let room = width.saturating_sub(turn.chars().count() + 3);
+        return format!("  {} {turn}", text::line(&row.agent, room.clamp(4, 18)));
+    }
+    let tokens = format!("{} tokens", text::short(row.tokens));
+    let time = text::elapsed(row.since.elapsed());
+    let (left, right) = if width < WHOLE {
+        (format!("  {agent:<18} {turn:<10}"), format!("{time:>7}"))
+    } else {
+        let role = text::line(&row.role, 10);
+        let left = format!("  {role:<10} {agent:<18} {turn:<10}");
+        (left, format!("{tokens:>13} {time:>7}"))
+    };
+    let taken = left.chars().count() + right.chars().count() + 3;
+    let room = width.saturating_sub(taken).clamp(8, 60);
+    format!("{left} {:<room$} {right}", text::line(&row.doing, room))
 }
 
 #[cfg(test)]
@@ -118,8 +141,35 @@ mod tests {
             since: Instant::now(),
         };
         assert_eq!(
-            row_line(&row),
-            "  coder      fix-discount          4/40  bash: pytest -q �[2J                            12.3k      0s"
+            row_line(&row, 100),
+            "  coder      fix-discount       turn 4/40  bash: pytest -q �[2J                12.3k tokens      0s"
+        );
+        assert_eq!(
+            row_line(&row, 70),
+            "  fix-discount       turn 4/40  bash: pytest -q �[2J               0s"
+        );
+        assert_eq!(row_line(&row, 38), "  fix-discount turn 4/40");
+        for width in [1, 10, 38, 59, 60, 89, 90, 200] {
+            let line = row_line(&row, width);
+            assert!(line.contains("turn 4/40"), "{width}: {line}");
+            let fits = line.chars().count() < width.max(17);
+            assert!(fits, "{width}: {line}");
+        }
+    }
+
+    #[test]
+    fn the_header_says_what_the_end_will_say() {
+        let totals = Totals {
+            tokens: 12_340,
+            cost_usd: Some(0.0),
+            done: 1,
+            of: 2,
+            ..Totals::default()
+        };
+        let header = header_line("r", &totals, Answers::Recorded, Duration::from_secs(7));
+        assert!(
+            header.ends_with("r  7s  12.3k tokens recorded  1 of 2 subtasks"),
+            "{header}"
         );
     }
 }

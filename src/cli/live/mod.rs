@@ -183,8 +183,8 @@ impl Screen {
             (Noise::Quiet, _) | (Noise::Normal, true) => {}
             _ => self.line(&wording::notice(notice)),
         }
-        if let (Some(bars), Notice::Started { run, .. }) = (&mut self.bars, notice) {
-            bars.name(run);
+        if let (Some(bars), Notice::Started { run, model, .. }) = (&mut self.bars, notice) {
+            bars.name(run, model);
         }
     }
 
