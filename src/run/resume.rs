@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::board::Notice;
 use super::kept::{self, Kept};
 use super::past::Past;
+use super::price;
 use super::start::{self, Based, Begun, Opened, PLAN_FILES};
 use super::{Error, Models, Order, Status, Summary, lock, result, trees};
 use crate::journal::{self, Event, Line, Read, RunStarted, State, Writer};
@@ -137,7 +138,7 @@ impl Reopened {
 
 /// Goes on with a run to its end.
 pub async fn resume(reopened: Reopened, order: Order) -> Result<Summary, Error> {
-    start::check(&order)?;
+    price::check(&order)?;
     let differences = reopened.differences(&order);
     let opened = open(reopened, order).await?;
     for text in differences {

@@ -14,6 +14,7 @@ use super::gate::Gates;
 use super::kept::Kept;
 use super::past::Past;
 use super::pot::{Limits, Pot};
+use super::price::check;
 use super::shared::Shared;
 use super::{Delivery, Error, Order, Summary, changed, finish, lock, trees};
 use crate::id::RunId;
@@ -81,34 +82,6 @@ async fn beside<T>(
         },
     }
     run.await
-}
-
-/// Refuses what cannot work before anything is made.
-pub(super) fn check(order: &Order) -> Result<(), Error> {
-    let models = order.models.default.iter();
-    let models = models.chain(order.models.roles.values().flatten());
-    let refused = unpriced(&order.plan, models.map(|model| model.about()));
-    refused.map_or(Ok(()), Err)
-}
-
-/// The refusal of a money limit over a model whose price is not known.
-pub fn unpriced(
-    plan: &crate::plan::Plan,
-    models: impl IntoIterator<Item = crate::model::About>,
-) -> Option<Error> {
-    plan.run.cost_usd?;
-    let about = models.into_iter().find(|about| about.price.is_none())?;
-    Some(Error::Start {
-        code: 2,
-        kind: "price",
-        message: format!(
-            "a money limit is set, and the price of {} is not known",
-            about.name
-        ),
-        hint:
-            "give providers.NAME.price in the plan or the user configuration, or use a token limit"
-                .to_owned(),
-    })
 }
 
 /// A run that is ready to go.

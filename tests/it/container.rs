@@ -193,6 +193,39 @@ async fn closing_leaves_nothing() {
     assert_eq!(left(&look, "run-closing").await, (0, 0));
 }
 
+/// Each process starts the next, leaves its group and ends, so that a look at the table may find none.
+#[tokio::test]
+async fn a_chain_that_moves_on_faster_than_it_can_be_counted_is_gone_or_the_sandbox_is_broken() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    let sandbox = open(&docker, &spec(python(&docker).await, "chain")).await;
+    let hop = "import os\nwhile True:\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n";
+    let command = sandbox::Command {
+        line: format!("for i in 1 2 3; do python3 -c \"{hop}\" & done; sleep 30"),
+        timeout: Duration::from_secs(2),
+        background: false,
+        keep: 1000,
+    };
+    match sandbox.run(&command, &CancellationToken::new()).await {
+        Ok(finished) => {
+            assert_eq!(finished.exit, sandbox::Exit::TimedOut);
+            let (_, left) = run(
+                sandbox.as_ref(),
+                "cat /proc/[0-9]*/comm | grep -c python3; true",
+            )
+            .await;
+            assert_eq!(left, "0\n");
+        }
+        Err(sandbox::Error::Broken { reason, .. }) => {
+            assert!(reason.contains("could not be killed"), "{reason}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+    sandbox.close().await;
+    assert_eq!(left(&look, "run-chain").await, (0, 0));
+}
+
 /// The engine may add keys to an object; it may not change what was asked.
 fn holds(got: Option<&serde_json::Value>, asked: &serde_json::Value) -> bool {
     match (got, asked.as_object()) {
