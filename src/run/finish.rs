@@ -148,7 +148,9 @@ fn next(summary: &Summary, shared: &Shared) -> String {
     use super::Status::{Error, Interrupted, Limited};
     let run = &shared.plan.run;
     match summary.status {
-        Interrupted | Error => format!("wharf resume {}", summary.run),
+        Interrupted => format!("wharf resume {}", summary.run),
+        // What passed and was not delivered needs no further work.
+        Error if !report::has_passed(summary) => format!("wharf resume {}", summary.run),
         Limited => format!(
             "wharf resume {} {}",
             summary.run,

@@ -8,10 +8,15 @@ use super::summary::{Status, Summary, Verdict, VerdictStatus};
 use super::words;
 use crate::journal::{CommandRun, WithBase};
 
+/// True when the verdict is a pass, whatever became of the result afterwards.
+pub(super) fn has_passed(summary: &Summary) -> bool {
+    summary.verdict.as_ref().map(|v| v.status) == Some(VerdictStatus::Pass)
+}
+
 /// What the operator does next, as a command.
 pub fn next(summary: &Summary, copy: bool) -> String {
     let run = &summary.run;
-    let passed = summary.verdict.as_ref().map(|v| v.status) == Some(VerdictStatus::Pass);
+    let passed = has_passed(summary);
     match summary.status {
         // What passed and could not be delivered, or not be applied to files that changed meanwhile.
         Status::Error if passed && copy => format!("wharf diff {run} > {run}.patch"),
