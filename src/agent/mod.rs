@@ -155,8 +155,8 @@ pub enum Stop {
     #[error("the agent used up its limit of {limit}")]
     AgentLimit { limit: String },
     /// A limit of the run: the pot or the time.
-    #[error("the run came to its limit of {limit}")]
-    RunLimit { limit: String },
+    #[error("the run came to its limit of {0}")]
+    RunLimit(Limit),
     /// Five answers in a row without a usable call; `why` is what the last one lacked.
     #[error("the model gave no usable tool call {answers} times in a row ({why})")]
     NoCall { answers: u32, why: String },
@@ -179,6 +179,26 @@ pub enum Stop {
     Cancelled,
 }
 
+/// A limit of the run that is used up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{limit}")]
+pub struct Limit {
+    #[serde(default)]
+    pub of: Resource,
+    /// What was granted and what is left of it, in words.
+    pub limit: String,
+}
+
+/// What a run may use up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    #[default]
+    Tokens,
+    Money,
+    Time,
+}
+
 impl Stop {
     /// True when the turn it came in is whole and is to be kept; else its calls are run again on resume.
     fn keeps_turn(&self) -> bool {
@@ -190,7 +210,7 @@ impl Stop {
     /// A word of low cardinality, for `error.type`.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::AgentLimit { .. } | Self::RunLimit { .. } => "budget_exceeded",
+            Self::AgentLimit { .. } | Self::RunLimit(_) => "budget_exceeded",
             Self::NoCall { .. } | Self::Stalled { .. } => "invalid_response",
             Self::Model { .. } => "model_error",
             Self::ContextOverflow => "context_overflow",

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::bill;
 use super::board::Notice;
 use super::gate::jitter;
-use super::pot::{Amount, Held};
+use super::pot::{Amount, Held, Refusal};
 use super::shared::Shared;
 use crate::agent::Stop;
 use crate::journal::{Agent, Event, Usage};
@@ -42,7 +42,7 @@ pub(super) async fn ask(
         };
         match call.ask(parent).await {
             Ok(reply) => return Ok(reply),
-            Err(stop @ (Stop::Cancelled | Stop::RunLimit { .. } | Stop::ContextOverflow)) => {
+            Err(stop @ (Stop::Cancelled | Stop::RunLimit(_) | Stop::ContextOverflow)) => {
                 return Err(stop);
             }
             Err(stop) => {
@@ -141,7 +141,7 @@ impl Call<'_> {
         let worst = bill::worst(self.request, self.about.price);
         let held = tokio::select! {
             () = cancel.cancelled() => return Err(Stop::Cancelled),
-            held = self.shared.pot.reserve(worst) => held.map_err(|limit| Stop::RunLimit { limit })?,
+            held = self.shared.pot.reserve(worst) => held.map_err(refused)?,
         };
         tokio::select! {
             () = cancel.cancelled() => {
@@ -291,6 +291,13 @@ fn spoils(error: &model::Error) -> bool {
         | model::Error::Setup { .. } => true,
         model::Error::Status { kind, .. } => matches!(kind, StatusKind::Key | StatusKind::Quota),
         model::Error::Cut { .. } | model::Error::NotRecorded { .. } => false,
+    }
+}
+
+fn refused(refusal: Refusal) -> Stop {
+    match refusal {
+        Refusal::Limit(limit) => Stop::RunLimit(limit),
+        Refusal::Ended => Stop::Cancelled,
     }
 }
 

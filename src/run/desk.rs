@@ -13,7 +13,7 @@ use super::accept::Accept;
 use super::ask;
 use super::board::Notice;
 use super::bounds;
-use super::keep::Kept;
+use super::keep::Looked;
 use super::recall::Recalled;
 use super::shared::Shared;
 use super::trees::Standing;
@@ -130,14 +130,14 @@ impl Desk {
     async fn turn_done(&self, turn: &Turn) -> Result<Vec<String>, Stop> {
         let kept = match turn.wrote && !self.is_handed_in() {
             true => self.keep().await?,
-            false => Kept::All,
+            false => Looked::All,
         };
         let mut left_out: Vec<String> = self
             .left_out()
             .iter()
             .map(|(path, why)| format!("{path}: {why}"))
             .collect();
-        if let Kept::Lost(told) = kept {
+        if let Looked::Lost(told) = kept {
             left_out.push(format!(
                 "all that this turn changed: the sandbox broke after it. {told}"
             ));

@@ -17,6 +17,7 @@ use super::status::Facts;
 use super::summary::{Verdict, VerdictStatus};
 use super::trees::Standing;
 use super::worker::End;
+use crate::agent::{Limit, Resource};
 use crate::id::{CommitId, RoleName, SubtaskId};
 use crate::journal::{Dropped, Event};
 use crate::plan::{self, Dag, Kind, Role, Subtask};
@@ -195,7 +196,10 @@ impl Drive {
     /// The run's time is over.
     pub fn out_of_time(&mut self) {
         let limit = crate::plan::show_duration(self.shared.plan.run.time);
-        self.facts.limited = Some(format!("{limit} of time"));
+        self.facts.limited = Some(Limit {
+            of: Resource::Time,
+            limit: format!("{limit} of time"),
+        });
         self.shared.stop.cancel.cancel();
     }
 

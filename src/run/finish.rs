@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::drive::Drive;
 use super::shared::Shared;
 use super::status;
-use super::{Error, Models, Summary, deliver, report, result, words};
+use super::{Error, Models, Summary, deliver, next, report, result, words};
 use crate::agent;
 use crate::id::{RoleName, SubtaskId};
 use crate::journal::{self, Agent, Event, State};
@@ -113,7 +113,7 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     if shared.options.apply && status == super::Status::Passed && !applied {
         apply(&shared, drive, &mut summary).await?;
     }
-    summary.next = next(&summary, &shared);
+    summary.next = next::command(&summary, &shared.plan, drive.facts.limited.as_ref());
     close(&shared, &summary).await?;
     Ok(summary)
 }
@@ -130,7 +130,7 @@ pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, E
     };
     (summary.status, summary.exit_code, summary.reason) = status::judge(&drive.facts);
     summary.snapshot = Some(drive.merged.to_string());
-    summary.next = next(&summary, &shared);
+    summary.next = next::command(&summary, &shared.plan, drive.facts.limited.as_ref());
     match close(&shared, &summary).await {
         Ok(()) => Ok(summary),
         Err(_) => Err(error),
@@ -141,39 +141,6 @@ pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, E
 fn written(shared: &Shared) -> Result<Summary, Error> {
     let read = journal::read(&shared.dir.join("journal.jsonl"))?;
     Ok(result::of(&State::of(&read.lines), &shared.dir))
-}
-
-/// What the operator does next.
-fn next(summary: &Summary, shared: &Shared) -> String {
-    use super::Status::{Error, Interrupted, Limited};
-    let run = &shared.plan.run;
-    match summary.status {
-        Interrupted => format!("wharf resume {}", summary.run),
-        // What passed and was not delivered needs no further work.
-        Error if !report::has_passed(summary) => format!("wharf resume {}", summary.run),
-        Limited => format!(
-            "wharf resume {} {}",
-            summary.run,
-            raised(&summary.reason, run)
-        ),
-        _ => report::next(summary, shared.plan.workspace.copy),
-    }
-}
-
-/// Twice the limit that stopped the run, as a flag.
-fn raised(reason: &str, limits: &crate::plan::RunLimits) -> String {
-    let more = std::time::Duration::from_secs(60);
-    match limits.cost_usd {
-        _ if reason.contains(" of time") => {
-            let time = limits.time.saturating_mul(2).max(more);
-            format!("--timeout {}", crate::plan::show_duration(time))
-        }
-        Some(usd) if reason.contains(" USD ") => format!("--budget-usd {}", (usd * 2.0).max(1.0)),
-        _ => format!(
-            "--budget-tokens {}",
-            limits.tokens.saturating_mul(2).max(100_000)
-        ),
-    }
 }
 
 async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Result<(), Error> {

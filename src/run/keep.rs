@@ -20,7 +20,7 @@ const TORN: &str =
     "not whole: the disk was full while it was written; write it again, or remove it";
 
 /// What became of a look at the sandbox.
-pub(super) enum Kept {
+pub(super) enum Looked {
     /// The last snapshot holds what stands there.
     All,
     /// It broke, and a fresh one stands at the last snapshot; what to tell the agent.
@@ -34,16 +34,16 @@ impl Desk {
     }
 
     /// As `take_snapshot`; a sandbox that breaks over it is replaced while it may be.
-    pub async fn keep(&self) -> Result<Kept, Stop> {
+    pub async fn keep(&self) -> Result<Looked, Stop> {
         match self.scan().await? {
-            Ok(()) => Ok(Kept::All),
-            Err(broken) => self.reopen_sandbox(broken).await.map(Kept::Lost),
+            Ok(()) => Ok(Looked::All),
+            Err(broken) => self.reopen_sandbox(broken).await.map(Looked::Lost),
         }
     }
 
     /// The last look before an agent's work counts as done: everything is in the snapshot, and whole.
     pub async fn hand_in(&self) -> Result<Result<(), String>, Stop> {
-        if let Kept::Lost(told) = self.keep().await? {
+        if let Looked::Lost(told) = self.keep().await? {
             return Ok(Err(format!(
                 "not handed in: the sandbox broke before your changes were taken. {told} What this turn \
                  changed is lost with it."

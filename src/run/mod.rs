@@ -30,6 +30,7 @@ mod keep;
 mod kept;
 mod lock;
 mod merges;
+mod next;
 mod past;
 mod patch;
 mod pot;

@@ -91,6 +91,16 @@ impl Past {
                 self.merges.contains(&(inputs.clone(), commit.clone()))
             }
             Event::ConflictFound { id, .. } => state.conflicts.iter().any(|c| c.id == *id),
+            Event::ConflictResolved {
+                id,
+                commit,
+                dropped,
+                beyond,
+            } => state.conflicts.iter().any(|c| {
+                c.id == *id
+                    && (&c.resolved, &c.dropped, &c.beyond)
+                        == (&Some(commit.clone()), dropped, beyond)
+            }),
             Event::SubtaskEnded {
                 id,
                 status,

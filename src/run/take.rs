@@ -175,8 +175,8 @@ impl Drive {
             Stop::Broken { .. } => {
                 self.facts.environment.get_or_insert(stop.to_string());
             }
-            Stop::RunLimit { limit } => {
-                self.facts.limited.get_or_insert(limit.clone());
+            Stop::RunLimit(limit) => {
+                self.facts.limited.get_or_insert_with(|| limit.clone());
                 self.halted = true;
             }
             _ => {}

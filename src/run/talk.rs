@@ -142,7 +142,7 @@ pub(super) fn is_final(end: &AgentEnd) -> bool {
     match stop {
         Some(Ok(stop)) => match stop {
             Stop::AgentLimit { .. } | Stop::NoCall { .. } | Stop::Stalled { .. } => true,
-            Stop::RunLimit { .. }
+            Stop::RunLimit(_)
             | Stop::Model { .. }
             | Stop::ContextOverflow
             | Stop::Environment { .. }

@@ -161,8 +161,11 @@ fn same_end(whole: &Recorded, cut: usize, again: &Again) {
         assert_eq!(worked, 1, "{at}: {} was worked {worked} times", subtask.id);
     }
     for kind in [
+        "round_started",
         "plan_accepted",
+        "merged",
         "conflict_found",
+        "conflict_resolved",
         "acceptance_ran",
         "verdict_given",
         "delivered",
