@@ -128,11 +128,12 @@ pub struct CallOutput {
 
 impl CallOutput {
     /// True when the call ran, went well and showed something: what the pass of a criterion may rest on.
-    /// One that was refused, failed or handed back shows nothing.
+    /// One that was refused, failed or handed back shows nothing, and neither does what still runs.
     pub fn shows(&self) -> bool {
         use tools::Ending::{Plan, Report, Verdict};
         let endings = [Plan, Report, Verdict];
-        !self.failed && endings.iter().all(|ending| ending.tool() != self.tool)
+        let runs = matches!(self.tool.as_str(), "bash" | "process") && self.exit_code.is_none();
+        !self.failed && !runs && endings.iter().all(|ending| ending.tool() != self.tool)
     }
 }
 

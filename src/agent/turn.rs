@@ -25,6 +25,8 @@ struct Course {
     usable: bool,
     /// The first call of the turn that failed.
     failed: Option<u32>,
+    /// Calls of the turn that would end the agent, those that cannot be understood included.
+    endings: usize,
     /// Why the last unusable call was none.
     refused: String,
     ended: Option<Value>,
@@ -92,6 +94,12 @@ impl Worker<'_> {
             .map(|call| self.tools.check(&call.name, &call.arguments))
             .collect();
         let last = checked.len() - 1;
+        let ending = self.tools.ending();
+        let ends = |(made, checked): &(&model::Call, &Result<Call, Output>)| match checked {
+            Ok(call) => call.tool == ending,
+            Err(_) => made.name.trim().eq_ignore_ascii_case(ending),
+        };
+        course.endings = reply.calls.iter().zip(&checked).filter(ends).count();
         for (index, (made, checked)) in reply.calls.iter().zip(checked).enumerate() {
             if course.stop == Some(Stop::Cancelled) || self.checkpoint.cancel().is_cancelled() {
                 course.stop = Some(Stop::Cancelled);
@@ -114,7 +122,10 @@ impl Worker<'_> {
 
     /// The ending call: handed in when it is the last of its turn and nothing before it failed.
     async fn end(&mut self, course: &mut Course, made: &model::Call, call: Call, last: bool) {
-        let refusal = if !last {
+        let refusal = if course.endings > 1 {
+            // Which of them is meant cannot be told, and the last word is not it by itself.
+            Some(words::several(course.endings, self.tools.ending()))
+        } else if !last {
             Some(words::NOT_ALONE.to_string())
         } else if let Some(number) = course.failed {
             Some(words::after_failure(number))

@@ -57,6 +57,14 @@ pub const FILTERED: &str = "not run: the provider's filter cut your reply, so th
 pub const NOT_ALONE: &str = "not handed in: other calls of the same turn stand after it; look at their results, \
                              then make this call alone";
 
+/// Answers each of several ending calls in one turn.
+pub fn several(calls: usize, ending: &str) -> String {
+    format!(
+        "not handed in: {calls} {ending} calls in one turn, and none of them counts; make this call once, alone, \
+         with what you mean"
+    )
+}
+
 /// Answers an ending call after a call of its turn failed.
 pub fn after_failure(number: u32) -> String {
     format!(

@@ -23,7 +23,8 @@ pub struct Handle {
 }
 
 struct Job {
-    event: Event,
+    /// None: only a wait for what was queued before.
+    event: Option<Event>,
     done: Option<oneshot::Sender<Result<u64, String>>>,
 }
 
@@ -81,6 +82,10 @@ impl Writer {
 
     /// Appends one event; returns its number once it is on disk.
     pub async fn append(&self, event: Event) -> Result<u64, Error> {
+        self.send(Some(event)).await
+    }
+
+    async fn send(&self, event: Option<Event>) -> Result<u64, Error> {
         let (done, written) = oneshot::channel();
         let closed = |reason: &str| Error::Closed {
             reason: reason.to_owned(),
@@ -98,10 +103,18 @@ impl Writer {
         }
     }
 
+    /// Waits until everything queued so far is on disk.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.send(None).await.map(|_| ())
+    }
+
     /// Appends one event whose loss in a crash would change nothing; a failure shows at the next `append`.
     pub fn note(&self, event: Event) {
         // A closed queue is reported by the next acknowledged append.
-        drop(self.queue.send(Job { event, done: None }));
+        drop(self.queue.send(Job {
+            event: Some(event),
+            done: None,
+        }));
     }
 }
 
@@ -145,6 +158,7 @@ fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
                 Err(_) => break,
             }
         }
+        let before = tail.seq;
         let outcome = match &broken {
             Some(reason) => Err(reason.clone()),
             None => tail.append(&mut batch),
@@ -152,11 +166,12 @@ fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
         if let Err(reason) = &outcome {
             broken = Some(reason.clone());
         }
-        let first_seq = tail.seq + 1 - batch.len() as u64 * u64::from(outcome.is_ok());
-        for (n, job) in batch.into_iter().enumerate() {
+        let mut seq = before;
+        for job in batch {
+            seq += u64::from(job.event.is_some());
             if let Some(done) = job.done {
                 // The appender may have been cancelled; the line stands all the same.
-                drop(done.send(outcome.clone().map(|()| first_seq + n as u64)));
+                drop(done.send(outcome.clone().map(|()| seq)));
             }
         }
     }
@@ -169,8 +184,11 @@ impl Tail {
         let (mut seq, mut prev) = (self.seq, self.prev.clone());
         let mut bytes = Vec::new();
         for job in batch {
+            let Some(event) = &mut job.event else {
+                continue;
+            };
             seq += 1;
-            let text = self.line(seq, &prev, &mut job.event)?;
+            let text = self.line(seq, &prev, event)?;
             prev = chain(text.as_bytes());
             bytes.extend_from_slice(text.as_bytes());
             bytes.push(b'\n');

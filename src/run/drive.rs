@@ -163,7 +163,7 @@ impl Drive {
             }
             self.execute().await?;
             if self.stopped() {
-                return Ok(());
+                return self.gather().await;
             }
             self.verify().await?;
             if matches!(self.next(), Next::End) || self.stopped() {

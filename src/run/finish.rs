@@ -103,6 +103,8 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
         }
     }
     let (status, exit_code, reason) = status::judge(&drive.facts);
+    // Ends of subtasks may still be on their way to the journal that the result is read from.
+    shared.journal.flush().await?;
     let mut summary = written(&shared)?;
     (summary.status, summary.exit_code, summary.reason) = (status, exit_code, reason);
     summary.snapshot = Some(drive.merged.to_string());

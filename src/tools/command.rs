@@ -89,7 +89,11 @@ pub async fn acceptance(
     cancel: &CancellationToken,
 ) -> Result<Output, Error> {
     if set.acceptance.is_empty() {
-        return Ok(Output::done("this task has no acceptance commands"));
+        // Nothing ran, so nothing can rest on it.
+        return Ok(Output::refused(
+            "no_acceptance_commands",
+            "this task has no acceptance commands; check with bash what can be checked",
+        ));
     }
     let mut said = String::new();
     let mut worst = Output::done("");

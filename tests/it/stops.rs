@@ -137,6 +137,16 @@ fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
         result["branch"].is_null() && result["patch"].is_null(),
         "{result}"
     );
+    // What the journal says of each subtask stands there too, the last one's end included.
+    let read = wharf::journal::parse(operator.of_run("journal.jsonl").as_bytes()).unwrap();
+    let ended = wharf::journal::State::of(&read.lines).subtasks;
+    for subtask in result["subtasks"].as_array().unwrap() {
+        let id = wharf::id::SubtaskId::new(subtask["id"].as_str().unwrap());
+        let ended = ended.get(&id).expect("its end");
+        assert_eq!(subtask["reason"], serde_json::json!(ended.reason));
+        let files = serde_json::json!(ended.changed_files);
+        assert_eq!(subtask["changed_files"], files);
+    }
 }
 
 /// One signal, with what standard input is meanwhile.
