@@ -7,6 +7,7 @@
 
 mod apply;
 mod around;
+mod attributes;
 mod base;
 mod branch;
 mod contents;
@@ -17,6 +18,7 @@ mod folders;
 mod git;
 mod globs;
 mod import;
+mod landing;
 mod ledger;
 mod listing;
 mod losses;
