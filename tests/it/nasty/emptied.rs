@@ -53,7 +53,7 @@ async fn deletions_that_are_meant_are_taken() {
         let report = json!({"status": "done", "summary": "asked for", "confirm_deletions": true});
         Answer::call("submit_report", report)
     };
-    let (_, ran) = emptied(confirms).await;
+    let (_world, ran) = emptied(confirms).await;
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     assert_eq!(told(&ran), 0, "who says so is not asked");
     let patch = std::fs::read_to_string(ran.summary.patch.as_ref().unwrap()).unwrap();

@@ -175,9 +175,14 @@ async fn it_ends_where_the_workspace_and_the_limits_end() {
         .unwrap_err();
     assert!(error.to_string().contains("even one commit"), "{error}");
     // A commit as large as all of them are not leaves fewer.
-    let noise: Vec<u8> = (0..300_000_u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect();
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    let noise: Vec<u8> = (0..300_000).map(|_| next()).collect();
     write(&dir, b"noise", &noise);
     git(&dir, &["add", "noise"]);
     git(&dir, &["commit", "-q", "-m", "noise"]);
