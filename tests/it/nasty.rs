@@ -11,6 +11,7 @@ mod debian; // the oldest git that is promised
 mod emptied; // work that removes almost everything
 mod history; // what agents see of it, and what never
 mod included; // what is shown although ignored or hidden
+mod measured; // what is large
 mod repositories; // the generator
 mod runs; // a run in each of them changes nothing
 mod scanned; // what comes back from a sandbox

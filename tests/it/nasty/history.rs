@@ -1,11 +1,14 @@
 //! The history that agents see: recent, of the workspace alone, and without what is withheld.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use wharf::sandbox::{self, Exit, Mode, Sandbox as _};
+use tokio_util::sync::CancellationToken;
+use wharf::sandbox::{self, Engine as _, Exit, Mode, Sandbox as _};
 use wharf::workspace::{Base, History, Reach, Source};
 
+use crate::container::{Said, engine, python, run, spec};
 use crate::toolbox::{self, PLAIN, Setting};
 use crate::workspace::fixture::*;
 
@@ -311,4 +314,43 @@ async fn a_history_without_a_name_is_not_taken() {
     let log = inside.run("git log --format=%s").await;
     assert_eq!(String::from_utf8_lossy(&log.stdout.head), "start\n");
     inside.remote.close().await;
+}
+
+/// In a real container, and in one on a layer, whose history lies in the layer.
+#[tokio::test]
+async fn a_container_begins_with_it_with_and_without_a_layer() {
+    let Some((docker, _)) = engine().await else {
+        return;
+    };
+    let world = World::new().await;
+    let dir = past(world.dir.path());
+    let (_, history, pack, index) = taken(&world, &source(&dir), REACH).await;
+    let given = sandbox::History {
+        tip: history.tip.to_string(),
+        pack,
+        index,
+    };
+    let mut wanted = spec(python(&docker).await, "past");
+    wanted.history = Some(Arc::new(given));
+    let files: &[(&[u8], Mode, &str)] = &[(b"a", Mode::File, "2\n"), (b"sub/b", Mode::File, "b\n")];
+    let later: &[(&[u8], Mode, &str)] = &[(b"a", Mode::File, "3\n"), (b"sub/b", Mode::File, "b\n")];
+    let (files, later) = (Arc::new(toolbox::tree(files)), toolbox::tree(later));
+    let cancel = CancellationToken::new();
+    let layer = docker
+        .layer(&wanted, files.clone(), &Said, &cancel)
+        .await
+        .unwrap();
+    for (layer, tree) in [
+        (None, &*files),
+        (Some(&layer), &*files),
+        (Some(&layer), &later),
+    ] {
+        let vacant = docker.start(&wanted, layer, &cancel).await.unwrap();
+        let opened = vacant.fill(tree, &cancel).await.unwrap();
+        let line = "git status --short; git log --format=%s | head -3; stat -c %U .git/HEAD";
+        let (exit, seen) = run(opened.as_ref(), line).await;
+        assert_eq!(exit, Exit::Code(0));
+        assert_eq!(seen, "start\nmode\nmerges side\nagent\n");
+        opened.close().await;
+    }
 }
