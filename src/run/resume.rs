@@ -180,7 +180,7 @@ async fn open(reopened: Reopened, order: Order) -> Result<Opened, Error> {
         .watch
         .notice(&start::announcement(&order, &started.run, &dir));
     order.watch.notice(&going_on(&started, &past, torn));
-    let mut based = match base_of(&past) {
+    let based = match base_of(&past) {
         Some(base) => stored(&order, &dir, base).await?,
         None => {
             // What an unfinished start left in the store is known to nobody.
@@ -196,11 +196,7 @@ async fn open(reopened: Reopened, order: Order) -> Result<Opened, Error> {
         span,
         past,
     };
-    let told = based.told.take();
     let shared = start::share(order, begun, based);
-    if let Some(text) = told {
-        shared.warn(text);
-    }
     shared.count(|totals| {
         totals.tokens = usage.input_tokens + usage.output_tokens;
         totals.cost_usd = cost_usd;

@@ -107,7 +107,7 @@ async fn open(order: Order) -> Result<Opened, Error> {
         .await?;
     fresh.begun();
     order.watch.notice(&announcement(&order, &id, &dir));
-    let mut based = base::taken(&order, &dir, &writer).await?;
+    let based = base::taken(&order, &dir, &writer).await?;
     let begun = Begun {
         id,
         dir,
@@ -115,13 +115,8 @@ async fn open(order: Order) -> Result<Opened, Error> {
         span,
         past: Past::default(),
     };
-    let told = based.told.take();
-    let shared = share(order, begun, based);
-    if let Some(text) = told {
-        shared.warn(text);
-    }
     Ok(Opened {
-        shared: Arc::new(shared),
+        shared: Arc::new(share(order, begun, based)),
         journal,
         lock,
     })
@@ -136,8 +131,17 @@ fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
     write(&dir.join(PLAN_FILES), &text)
 }
 
-/// Everything that the tasks of the run may read.
-pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
+/// Everything that the tasks of the run may read; what the base had to tell is told.
+pub(super) fn share(order: Order, begun: Begun, mut based: Based) -> Shared {
+    let told = based.told.take();
+    let shared = gathered(order, begun, based);
+    if let Some(text) = told {
+        shared.warn(text);
+    }
+    shared
+}
+
+fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
     let limits = Limits {
         tokens: order.plan.run.tokens,
         cost_usd: order.plan.run.cost_usd,
