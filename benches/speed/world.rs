@@ -62,6 +62,7 @@ pub fn spec(image: Image) -> Spec {
         disk: 4 << 30,
         files: FileLimits::default(),
         strict: false,
+        history: None,
         network: Network::None,
         runtime: None,
         labels: Labels {

@@ -123,6 +123,20 @@ pub(super) fn globs(at: &At<'_>, list: &[String]) -> Result<Vec<String>, Error> 
     Ok(list.to_vec())
 }
 
+/// Path patterns of which none takes in everything there is, secrets with it.
+pub(super) fn narrow(at: &At<'_>, list: &[String]) -> Result<Vec<String>, Error> {
+    for (i, pattern) in list.iter().enumerate() {
+        let bare = pattern.trim_start_matches("./").trim_end_matches('/');
+        if !bare.is_empty() && bare.bytes().all(|byte| matches!(byte, b'*' | b'/')) {
+            return Err(at.item(i).value_fault(
+                format!("`{pattern}` would show agents every ignored and hidden file"),
+                "name what they need, such as `generated/**` or `.env.test`",
+            ));
+        }
+    }
+    globs(at, list)
+}
+
 /// One path pattern, relative to the workspace.
 pub(super) fn glob(at: &At<'_>, pattern: &str) -> Result<(), Error> {
     text(at, pattern)?;

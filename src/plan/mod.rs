@@ -187,6 +187,8 @@ pub struct Workspace {
     pub copy: bool,
     pub history: History,
     pub hide: Vec<String>,
+    /// Globs of what agents see although git ignores it or `hide` withholds it.
+    pub include: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -57,6 +57,8 @@ pub(super) struct Workspace {
     pub history: Option<History>,
     /// Globs of files withheld from sandboxes.
     pub hide: Option<Vec<String>>,
+    /// Globs of files shown to agents although git ignores them or `hide` withholds them.
+    pub include: Option<Vec<String>>,
 }
 
 /// Limits of the whole run: one pot for all agents.

@@ -63,12 +63,16 @@ pub(super) fn workspace(top: &At<'_>, workspace: raw::Workspace) -> Result<Works
     let hide = workspace
         .hide
         .map(|hide| check::globs(&at.key("hide"), &hide));
+    let include = workspace
+        .include
+        .map(|include| check::narrow(&at.key("include"), &include));
     let usual = || HIDE.iter().map(|&glob| glob.to_owned()).collect();
     Ok(Workspace {
         path: path.transpose()?,
         copy: workspace.copy.unwrap_or(false),
         history: workspace.history.unwrap_or(History::Recent),
         hide: hide.transpose()?.unwrap_or_else(usual),
+        include: include.transpose()?.unwrap_or_default(),
     })
 }
 

@@ -70,6 +70,9 @@ impl Plan {
         if workspace.hide != usual.hide {
             keys.insert("hide".to_owned(), json!(workspace.hide));
         }
+        if !workspace.include.is_empty() {
+            keys.insert("include".to_owned(), json!(workspace.include));
+        }
         filled(keys)
     }
 

@@ -46,6 +46,8 @@ pub enum Notice {
         bytes: u64,
         dirty: bool,
         hidden: Vec<String>,
+        /// Shown although git ignores them or `hide` withholds them.
+        included: Vec<String>,
         left_out: Vec<(String, String)>,
     },
     Round {

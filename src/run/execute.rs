@@ -268,6 +268,7 @@ impl Drive {
             .iter()
             .filter_map(|need| self.nodes.get(need)?.done.as_ref());
         let needs = needs.map(|done| done.span.clone()).collect();
+        let accept = Accept::report(&start.commit);
         self.spawn(Job {
             who: Agent {
                 round: self.round,
@@ -279,7 +280,7 @@ impl Drive {
             image,
             start,
             first,
-            accept: Accept::Report,
+            accept,
             parent: self.shared.span.clone(),
             needs,
         });

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::base::{self, Based};
 use super::board::Notice;
 use super::kept::{self, Kept};
 use super::past::Past;
 use super::price;
-use super::start::{self, Based, Begun, Opened, PLAN_FILES};
-use super::{Error, Models, Order, Status, Summary, lock, result, trees};
+use super::start::{self, Begun, Opened, PLAN_FILES};
+use super::{Error, Models, Order, Status, Summary, history, lock, result, trees};
 use crate::journal::{self, Event, Line, Read, RunStarted, State, Writer};
 use crate::trace::{Origin, RunStart};
 use crate::workspace::{Base, Store};
@@ -184,7 +185,7 @@ async fn open(reopened: Reopened, order: Order) -> Result<Opened, Error> {
         None => {
             // What an unfinished start left in the store is known to nobody.
             remove(&dir.join("store.git"))?;
-            start::based(&order, &dir, &writer).await?
+            base::taken(&order, &dir, &writer).await?
         }
     };
     let (usage, cost_usd, _) = past.state().totals();
@@ -257,8 +258,15 @@ async fn stored(order: &Order, dir: &Path, base: Base) -> Result<Based, Error> {
         return Err(lacks("its base is not the one that was taken".to_owned()));
     }
     let tree = trees::tree(&store, &base.commit).await;
-    let tree = tree.map_err(start::base_failed)?;
-    Ok(Based { store, base, tree })
+    let tree = tree.map_err(base::failed)?;
+    let (history, told) = history::load(&store, &base);
+    Ok(Based {
+        store,
+        base,
+        tree,
+        history,
+        told,
+    })
 }
 
 /// The result of a run that has nothing left to do.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::history;
 use super::shared::Shared;
 use crate::sandbox::{FileLimits, Image, ImageSpec, Labels, Network, Spec};
 use crate::workspace::{self, Store};
@@ -28,6 +29,7 @@ pub(super) fn spec(
             open: (sandbox.nofile.soft, sandbox.nofile.hard),
         },
         strict: sandbox.strict,
+        history: history::within(shared.history.as_ref(), sandbox.disk),
         network,
         runtime: sandbox.runtime.clone(),
         labels: Labels {

@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub options: Options,
     pub store: Store,
     pub base: Base,
+    /// What agents' own repositories begin with.
+    pub history: Option<Arc<sandbox::History>>,
     /// Paths of the base that exist, for protection; paths withheld from agents.
     pub base_paths: Arc<BTreeSet<String>>,
     pub hidden: BTreeSet<String>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use super::base::{self, Based};
 use super::board::{Board, Notice};
 use super::drive::Drive;
 use super::egress;
@@ -16,24 +16,14 @@ use super::past::Past;
 use super::pot::{Limits, Pot};
 use super::price::check;
 use super::shared::Shared;
-use super::{Delivery, Error, Order, Summary, changed, finish, lock, trees};
+use super::{Error, Order, Summary, changed, finish, lock};
 use crate::id::RunId;
 use crate::journal::{self, Event, RunStarted, Writer};
-use crate::plan;
-use crate::sandbox::{Pool, Tree};
+use crate::sandbox::Pool;
 use crate::trace::{RunStart, Span};
-use crate::workspace::{Base, Source, Store, branch_free};
-
-/// Bytes of one file, of all files, and the number of files that a base snapshot takes.
-const MAX_FILE: u64 = 256 << 20;
-const MAX_TOTAL: u64 = 4 << 30;
-const MAX_FILES: usize = 250_000;
 
 /// The files that a plan names, beside `plan.yaml` in the run's directory.
 pub(super) const PLAN_FILES: &str = "plan.files.json";
-
-/// The status of a run that a signal ended.
-const INTERRUPTED: &str = "interrupted";
 
 /// Runs a task under a plan to its end. An error means that the run could not start, or that its
 /// own records failed; everything else is in the summary.
@@ -117,7 +107,7 @@ async fn open(order: Order) -> Result<Opened, Error> {
         .await?;
     fresh.begun();
     order.watch.notice(&announcement(&order, &id, &dir));
-    let based = based(&order, &dir, &writer).await?;
+    let based = base::taken(&order, &dir, &writer).await?;
     let begun = Begun {
         id,
         dir,
@@ -141,74 +131,17 @@ fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
     write(&dir.join(PLAN_FILES), &text)
 }
 
-/// Takes the base and journals it; a run that is told to stop meanwhile ends.
-pub(super) async fn based(order: &Order, dir: &Path, writer: &Writer) -> Result<Based, Error> {
-    let based = tokio::select! {
-        based = take_base(order, dir) => based,
-        () = order.stop.cancel.cancelled() => Err(stopped_early(order)),
-    };
-    let based = match based {
-        Ok(based) => based,
-        Err(error) => {
-            // Where this cannot be written either, the first failure is the one to tell.
-            drop(writer.append(never_started(&error)).await);
-            return Err(error);
-        }
-    };
-    let taken = Event::BaseTaken {
-        commit: based.base.commit.clone(),
-        tree: based.base.tree.clone(),
-        files: based.base.files,
-        bytes: based.base.bytes,
-        details: serde_json::to_value(&based.base).unwrap_or_default(),
-    };
-    writer.append(taken).await?;
-    Ok(based)
-}
-
-/// The run's store with the base in it.
-pub(super) struct Based {
-    pub store: Store,
-    pub base: Base,
-    pub tree: Tree,
-}
-
-async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
-    let store = Store::create(order.options.git.clone(), dir.join("store.git"))
-        .await
-        .map_err(base_failed)?;
-    let source = source(&order.workspace, &order.plan);
-    if let Delivery::Branch(name) = &order.options.delivery {
-        let free = branch_free(&order.options.git, &order.workspace, name).await;
-        free.map_err(base_failed)?;
+/// Everything that the tasks of the run may read; what the base had to tell is told.
+pub(super) fn share(order: Order, begun: Begun, mut based: Based) -> Shared {
+    let told = based.told.take();
+    let shared = gathered(order, begun, based);
+    if let Some(text) = told {
+        shared.warn(text);
     }
-    let base = store.base(&source).await.map_err(base_failed)?;
-    let tree = trees::tree(&store, &base.commit)
-        .await
-        .map_err(base_failed)?;
-    order.watch.notice(&Notice::Base {
-        files: base.files,
-        bytes: base.bytes,
-        dirty: base.dirty,
-        hidden: base.hidden.clone(),
-        left_out: base.left_out.clone(),
-    });
-    Ok(Based { store, base, tree })
+    shared
 }
 
-/// What of a workspace becomes its base.
-pub(super) fn source(workspace: &Path, plan: &plan::Plan) -> Source {
-    Source {
-        path: workspace.to_owned(),
-        hide: plan.workspace.hide.clone(),
-        max_file: MAX_FILE,
-        max_total: MAX_TOTAL,
-        max_files: MAX_FILES,
-    }
-}
-
-/// Everything that the tasks of the run may read.
-pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
+fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
     let limits = Limits {
         tokens: order.plan.run.tokens,
         cost_usd: order.plan.run.cost_usd,
@@ -239,6 +172,7 @@ pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
         options: order.options,
         store: based.store,
         base: based.base,
+        history: based.history,
         journal: begun.journal,
         spent: begun.past.active(),
         past: begun.past,
@@ -254,34 +188,6 @@ pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
         stop: order.stop,
         span: begun.span,
         started: tokio::time::Instant::now(),
-    }
-}
-
-fn stopped_early(order: &Order) -> Error {
-    Error::Start {
-        code: order.stop.exit_code.load(Ordering::SeqCst),
-        kind: INTERRUPTED,
-        message: "stopped by a signal before the workspace was read".to_owned(),
-        hint: "nothing was changed; start it again".to_owned(),
-    }
-}
-
-/// The last line of a run whose base could not be taken.
-fn never_started(error: &Error) -> Event {
-    let (exit_code, status) = match error {
-        Error::Start {
-            code,
-            kind: INTERRUPTED,
-            ..
-        } => (*code, INTERRUPTED),
-        Error::Start { code, .. } => (*code, "error"),
-        _ => (3, "error"),
-    };
-    Event::RunEnded {
-        status: status.to_owned(),
-        exit_code,
-        reason: error.to_string(),
-        result: serde_json::Value::Null,
     }
 }
 
@@ -366,17 +272,4 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     // The name is on disk too: after a power loss the file is the old one or this one.
     let folder = File::open(folder).map_err(io("sync the folder of"))?;
     folder.sync_all().map_err(io("sync the folder of"))
-}
-
-pub(super) fn base_failed(error: crate::workspace::Error) -> Error {
-    let (code, hint) = match &error {
-        crate::workspace::Error::Refused { hint, .. } => (2, hint.clone()),
-        _ => (3, "see wharf doctor".to_owned()),
-    };
-    Error::Start {
-        code,
-        kind: "workspace",
-        message: error.to_string(),
-        hint,
-    }
 }

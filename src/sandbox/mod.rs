@@ -19,6 +19,7 @@ mod docker;
 mod doubt;
 pub mod egress;
 mod engine;
+mod history;
 mod image;
 mod layer;
 mod ledger;
@@ -48,6 +49,7 @@ pub use connect::{EngineFacts, Info, Options, Tls, connect};
 pub use docker::Docker;
 pub use doubt::{Doubt, Holds, Limit};
 pub use engine::Engine;
+pub use history::History;
 pub use image::BUILT_IN;
 pub use limits::FileLimits;
 pub use pool::{Pool, Wanted};
@@ -165,7 +167,9 @@ pub struct Spec {
     pub network: Network,
     /// Docker's name of a runtime (`runsc`), or the engine's default.
     pub runtime: Option<String>,
-    /// Give the agent a `.git` of its own in /workspace, made by the toolbox side from `Tree::history`.
+    /// What the agent's own repository in /workspace begins with; without it, it has one commit, and none
+    /// where the tree has more than 20,000 files.
+    pub history: Option<Arc<History>>,
     pub labels: Labels,
 }
 

@@ -104,11 +104,11 @@ impl Store {
     }
 
     fn place<'a>(&self, root: &'a Root, directory: &'a Path) -> Place<'a> {
-        let ledger = self.dir.join("apply.json");
+        let record = self.dir.join("apply.json");
         Place {
             root,
             directory,
-            ledger,
+            record,
         }
     }
 

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::base::Start;
 use super::branch::{self, exists, refused};
 use super::differences::{Change, Entry};
 use super::git::{Call, Git, object_id, one_line};
 use super::landing::Landing;
 use super::quarantine::Quarantine;
+use super::start::Start;
 use super::{Base, Error, GitKind, Step, Store, import, path};
 use crate::id::CommitId;
 

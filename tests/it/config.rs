@@ -92,6 +92,7 @@ fn plan() -> Plan {
             copy: false,
             history: History::Recent,
             hide: Vec::new(),
+            include: Vec::new(),
         },
         run: RunLimits {
             parallel: 4,

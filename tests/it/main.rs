@@ -35,7 +35,8 @@ mod agent;
 mod tools;
 
 // Trees, snapshots, merges, delivery, apply.
-mod workspace;
+mod nasty;
+mod workspace; // workspaces that break what is not careful, and whole runs on them
 
 // Sandboxes: process 1 as a plain child on this machine, then on a real engine.
 mod battery; // abuse from inside

@@ -129,7 +129,7 @@ async fn the_same_again_is_no_error_and_anything_else_under_the_name_is_refused(
 #[tokio::test]
 async fn a_nasty_working_tree_is_shown_first_and_what_agents_never_saw_stays() {
     let world = World::new().await;
-    let dir = nasty(&world);
+    let dir = nasty(world.dir.path());
     let base = world.base(&dir).await;
     let one = world
         .child(
@@ -264,7 +264,7 @@ async fn head_that_moved_meanwhile_changes_nothing() {
 #[tokio::test]
 async fn what_no_branch_can_show_is_refused() {
     let world = World::new().await;
-    let dir = nasty(&world);
+    let dir = nasty(world.dir.path());
     let base = world.base(&dir).await;
     for path in ["mod/lib.c", "nested/inner.txt"] {
         let one = world.child(&base.commit, &[put(path, "agent\n")]).await;
