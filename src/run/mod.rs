@@ -10,11 +10,13 @@ mod accept;
 mod acceptance;
 mod alone;
 mod apply;
+mod approver;
 mod ask;
 mod bill;
 mod board;
 mod bounds;
 mod changed;
+mod consent;
 mod coordinate;
 mod deliver;
 mod desk;
@@ -26,12 +28,14 @@ mod finish;
 mod first;
 mod fresh;
 mod gate;
+mod hooking;
 mod keep;
 mod kept;
 mod lock;
 mod merges;
 mod past;
 mod patch;
+mod permit;
 mod pot;
 mod price;
 mod recall;
@@ -55,6 +59,7 @@ mod worker;
 
 pub use apply::{Put, apply};
 pub use board::{Board, Notice, Row, Totals, Watch};
+pub use consent::{Answer, Consent, Question, Reply, Scope};
 pub use kept::{Kept, Wishes};
 pub use patch::Root;
 pub use price::unpriced;
@@ -88,6 +93,7 @@ pub struct Order {
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,
     pub keep: Keep,
+    pub consent: Consent,
 }
 
 /// What a run's directory keeps beside the plan's text, and what may not stand in it.

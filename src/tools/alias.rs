@@ -91,6 +91,15 @@ const NOISE: [&str; 6] = [
     "with_escalated_permissions",
 ];
 
+/// The tool of ours that a name from elsewhere means, whatever its arguments.
+pub fn known_as(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    match elsewhere(&lower, &mut Map::new()) {
+        Ok(Understood::Tool(tool)) => Some(tool),
+        _ => (lower == "grep").then_some("grep"),
+    }
+}
+
 /// Finds the tool that a name means and puts the arguments into its words.
 pub fn understand(
     known: &[&str],
