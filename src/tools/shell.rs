@@ -59,6 +59,33 @@ impl Scan {
         scanner.run();
         scanner.found
     }
+
+    /// The substitutions of a text that stands as if in double quotes.
+    pub fn quoted(text: &str) -> Self {
+        let mut scanner = Scanner {
+            chars: text.chars().collect(),
+            ..Scanner::default()
+        };
+        while let Some(c) = scanner.peek(0) {
+            scanner.at += 1;
+            match c {
+                '\\' => scanner.at += 1,
+                '$' => scanner.dollar(),
+                '`' => scanner.ticks(),
+                _ => {}
+            }
+        }
+        scanner.found
+    }
+}
+
+/// Two words without a sign between them: no shell can take that for arithmetic.
+fn is_no_sum(text: &str) -> bool {
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words
+        .windows(2)
+        .any(|pair| pair[0].ends_with(name) && pair[1].starts_with(name))
 }
 
 /// What the next word is.
@@ -217,8 +244,7 @@ impl Scanner {
                 self.at += 1;
                 let end = closing(&self.chars, self.at, '{', '}');
                 let inner = self.taken(end);
-                let scan = Scan::of(&format!("\"{}\"", inner.replace('"', "")));
-                self.found.inner.extend(scan.inner);
+                self.found.inner.extend(Scan::quoted(&inner).inner);
                 self.expansion(&format!("${{{inner}}}"));
             }
             Some(c) if c.is_alphanumeric() || "_@*#?$!-'\"".contains(c) => self.expansion("$"),
@@ -237,9 +263,9 @@ impl Scanner {
             signs.first() == Some(&'(') && closing(&signs, 1, '(', ')') == Some(signs.len() - 1);
         if whole {
             // Arithmetic runs nothing but the substitutions in it.
-            let scan = Scan::of(&format!("\"{}\"", inner.replace('"', "")));
-            self.found.inner.extend(scan.inner);
-        } else {
+            self.found.inner.extend(Scan::quoted(&inner).inner);
+        }
+        if !whole || is_no_sum(&inner) {
             self.found.inner.push(inner.clone());
         }
         self.expansion(&format!("$({inner})"));
@@ -372,8 +398,7 @@ impl Scanner {
                 }
             }
             if !literal {
-                let scan = Scan::of(&format!("\"{}\"", body.replace('"', "")));
-                self.found.inner.extend(scan.inner);
+                self.found.inner.extend(Scan::quoted(&body).inner);
             }
             if let Some(command) = self.found.commands.get_mut(whose) {
                 command.document = Some(body);
