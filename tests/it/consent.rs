@@ -233,8 +233,7 @@ fn nothing_in_a_call_changes_its_permission() {
 struct Person {
     notices: Mutex<Vec<Notice>>,
     questions: Mutex<Vec<Question>>,
-    #[expect(clippy::type_complexity, reason = "the one shape of a script")]
-    answer: Box<dyn Fn(&Question, Reply, &[Notice]) + Send + Sync>,
+    answer: Box<dyn Fn(&Question, Reply) + Send + Sync>,
     /// Replies that are kept open.
     kept: Mutex<Vec<Reply>>,
 }
@@ -257,7 +256,7 @@ impl Watch for Person {
         if question.reason.contains("keep") || question.what.contains("kept") {
             self.kept.lock().unwrap().push(reply);
         } else {
-            (self.answer)(&question, reply, &self.notices.lock().unwrap());
+            (self.answer)(&question, reply);
         }
         self.questions.lock().unwrap().push(question);
         Some(answer)
@@ -281,7 +280,7 @@ fn person(
     Arc::new(Person {
         notices: Mutex::default(),
         questions: Mutex::default(),
-        answer: Box::new(move |question, reply, _| match answer(question) {
+        answer: Box::new(move |question, reply| match answer(question) {
             Some(answer) => drop(reply.send(answer)),
             None => drop(reply),
         }),
@@ -336,13 +335,15 @@ fn calls(calls: Vec<(&'static str, Value)>) -> impl Fn(&Ask) -> Answer + Send + 
 /// The results of the last request's conversation.
 fn results(ran: &Ran) -> Vec<String> {
     let requests = ran.server.requests();
-    let messages = requests.last().unwrap()["messages"]
-        .as_array()
-        .unwrap()
-        .clone();
-    let tools = messages.iter().filter(|m| m["role"] == "tool");
+    let messages = requests
+        .last()
+        .and_then(|request| request["messages"].as_array());
+    let tools = messages
+        .into_iter()
+        .flatten()
+        .filter(|message| message["role"] == "tool");
     tools
-        .map(|m| m["content"].as_str().unwrap().to_owned())
+        .map(|message| message["content"].as_str().unwrap().to_owned())
         .collect()
 }
 
@@ -486,7 +487,7 @@ async fn a_yes_to_one_answers_the_same_question_of_another() {
     let person = Arc::new(Person {
         notices: Mutex::default(),
         questions: Mutex::default(),
-        answer: Box::new(move |_, reply, _| {
+        answer: Box::new(move |_, reply| {
             // Only one of two questions is ever answered, the other is left open.
             if std::mem::take(&mut *first.lock().unwrap()) {
                 std::thread::spawn(move || {
@@ -856,7 +857,7 @@ async fn hooks_see_who_calls_what_and_no_key() {
     let script = calls(vec![("bash", json!({"command": "true"}))]);
     run_with(&world, &text, &person(|_| None), script).await;
     let told = std::fs::read_to_string(told).unwrap();
-    let (object, env) = told.split_once('}').unwrap();
+    let (object, env) = told.rsplit_once('}').unwrap();
     for part in [
         "\"session_id\":\"run\"",
         "\"hook_event_name\":\"PreToolUse\"",
