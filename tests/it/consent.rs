@@ -1096,3 +1096,114 @@ async fn what_was_granted_for_the_run_survives_and_an_open_question_is_asked_aga
     assert_eq!(asks(&again.lines), 1);
     assert!(Path::new(&again.summary.run_dir).exists());
 }
+
+/// A run at a terminal of its own, made by `script`; what it prints is what a person sees.
+struct Terminal {
+    child: tokio::process::Child,
+    keys: tokio::process::ChildStdin,
+    screen: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    fn open(operator: &Operator, server: &FakeModel, arguments: &str) -> Self {
+        let mut command = operator.command(Some(server), &[]);
+        let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_wharf"));
+        let program = command.as_std().get_envs();
+        let env: Vec<_> = program
+            .map(|(k, v)| (k.to_owned(), v.unwrap_or_default().to_owned()))
+            .collect();
+        command = tokio::process::Command::new("script");
+        command
+            .args(["-qefc", &line, "/dev/null"])
+            .env_clear()
+            .envs(env)
+            .env("TERM", "xterm")
+            .current_dir(operator.work())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let (keys, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let screen = Arc::new(Mutex::new(String::new()));
+        let seen = screen.clone();
+        tokio::spawn(async move {
+            use tokio::io::AsyncReadExt as _;
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = out.read(&mut bytes).await {
+                seen.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self {
+            child,
+            keys,
+            screen,
+        }
+    }
+
+    /// Waits until this stands on the screen so many times.
+    async fn shows(&self, text: &str, times: usize) {
+        for _ in 0..1200 {
+            if self.screen.lock().unwrap().matches(text).count() >= times {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{text} is not shown: {}", self.screen.lock().unwrap());
+    }
+
+    async fn press(&mut self, key: &str) {
+        use tokio::io::AsyncWriteExt as _;
+        // As long as a person needs to read it.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        self.keys.write_all(key.as_bytes()).await.unwrap();
+        self.keys.flush().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_person_at_a_terminal_answers_by_a_key_or_is_too_late_and_the_others_go_on() {
+    if crate::operator::skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    put(&operator.work().join("keep.txt"), "keep\n");
+    let server = FakeModel::start(|ask| match (ask.first.contains("BRIEF a."), ask.ordinal) {
+        (true, 0) => Answer::call("bash", json!({"command": "echo one > one.txt"})),
+        (true, 1) => write("two.txt", "two"),
+        (true, 2) => Answer::call("bash", json!({"command": "echo late"})),
+        (false, 0) => Answer::call("read_file", json!({"path": "keep.txt"})),
+        _ => report("done", "did it"),
+    })
+    .await;
+    let extra = "model: openai/fake\npermissions: {mode: ask, approver: {timeout: 12s}}";
+    let file = operator.beside("plan.yaml", &plan(extra, &["a", "b"]));
+    let line = format!("run -f {file} -C . --run-id run --no-verify");
+    let mut terminal = Terminal::open(&operator, &server, &line);
+    terminal.shows("a (coder) wants to run bash", 1).await;
+    // Nothing was answered, and the other agent comes to its end.
+    terminal.shows("b (coder) done", 1).await;
+    terminal.press("y").await;
+    terminal.shows("yes, once", 1).await;
+    terminal.shows("a (coder) wants to run write_file", 1).await;
+    terminal.press("n").await;
+    terminal.shows("nobody answered within", 1).await;
+    let status = tokio::time::timeout(crate::operator::LIMIT, terminal.child.wait()).await;
+    assert!(
+        status.unwrap().unwrap().success(),
+        "{}",
+        terminal.screen.lock().unwrap()
+    );
+    let journal = wharf::journal::read(&operator.state().join("runs/run/journal.jsonl")).unwrap();
+    let decided = journal.lines.iter().filter_map(|line| match &line.event {
+        Event::PermissionDecided { allowed, by, .. } => Some((*allowed, *by)),
+        _ => None,
+    });
+    let decided: Vec<_> = decided.collect();
+    use DecidedBy::{Deadline, Person};
+    assert_eq!(
+        decided,
+        [(true, Person), (false, Person), (false, Deadline)]
+    );
+}
