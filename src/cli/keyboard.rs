@@ -9,6 +9,7 @@ use rustix::termios::{
 /// The terminal in a state where a key comes at once and unseen; put back when dropped.
 pub struct Keyboard {
     before: Termios,
+    raw: Termios,
 }
 
 impl Keyboard {
@@ -33,7 +34,7 @@ impl Keyboard {
         raw.special_codes[SpecialCodeIndex::VMIN] = 0;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
         termios::tcsetattr(&stdin, OptionalActions::Now, &raw).ok()?;
-        Some(Self { before })
+        Some(Self { before, raw })
     }
 
     /// Forgets what was typed so far.
@@ -46,6 +47,16 @@ impl Keyboard {
     pub fn key(&self) -> std::io::Result<Option<u8>> {
         let stdin = std::io::stdin();
         if termios::tcgetpgrp(&stdin)? != rustix::process::getpgrp() {
+            return Ok(None);
+        }
+        // A shell that had the terminal meanwhile (Ctrl-Z, fg) may have put its own state back.
+        if termios::tcgetattr(&stdin)?
+            .local_modes
+            .contains(LocalModes::ICANON)
+        {
+            termios::tcsetattr(&stdin, OptionalActions::Now, &self.raw)?;
+        }
+        if rustix::io::ioctl_fionread(&stdin)? == 0 {
             return Ok(None);
         }
         let mut keys = [0u8; 64];
