@@ -78,9 +78,16 @@ impl Hook {
         let Some(matcher) = self.matcher.as_ref().filter(|_| moment != Moment::Stop) else {
             return self.moment == moment;
         };
-        let is =
-            |pattern: &str| wild::matches(pattern, name) || alias::known_as(pattern) == Some(name);
+        let is = |pattern: &str| wild::matches(pattern, name) || meant(pattern) == Some(name);
         self.moment == moment && matcher.split('|').map(str::trim).any(is)
+    }
+}
+
+/// The tool of ours that a name from elsewhere means, whatever its arguments.
+fn meant(name: &str) -> Option<&'static str> {
+    match alias::elsewhere(&name.to_ascii_lowercase(), &mut Map::new()) {
+        Ok(alias::Understood::Tool(tool)) => Some(tool),
+        _ => None,
     }
 }
 

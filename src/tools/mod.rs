@@ -20,6 +20,7 @@ mod listed;
 mod patch;
 pub mod path;
 pub mod program;
+mod quotes;
 pub mod rules;
 mod schema;
 mod shell;

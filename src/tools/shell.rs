@@ -79,15 +79,6 @@ impl Scan {
     }
 }
 
-/// Two words without a sign between them: no shell can take that for arithmetic.
-fn is_no_sum(text: &str) -> bool {
-    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words
-        .windows(2)
-        .any(|pair| pair[0].ends_with(name) && pair[1].starts_with(name))
-}
-
 /// What the next word is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Next {
@@ -100,18 +91,19 @@ enum Next {
     Text,
 }
 
+/// A text under the reader.
 #[derive(Default)]
-struct Scanner {
-    chars: Vec<char>,
-    at: usize,
+pub(super) struct Scanner {
+    pub(super) chars: Vec<char>,
+    pub(super) at: usize,
     begun: usize,
     word: Option<Word>,
-    quoted: bool,
+    pub(super) quoted: bool,
     next: Next,
     command: Command,
     /// Here-documents whose bodies come after this line: delimiter, literal, tabs cut, whose.
     due: Vec<(String, bool, bool, usize)>,
-    found: Scan,
+    pub(super) found: Scan,
 }
 
 impl Scanner {
@@ -154,15 +146,15 @@ impl Scanner {
         self.end_command(0);
     }
 
-    fn peek(&self, ahead: usize) -> Option<char> {
+    pub(super) fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
 
-    fn word(&mut self) -> &mut Word {
+    pub(super) fn word(&mut self) -> &mut Word {
         self.word.get_or_insert_default()
     }
 
-    fn push(&mut self, c: char) -> &mut Word {
+    pub(super) fn push(&mut self, c: char) -> &mut Word {
         let word = self.word();
         word.text.push(c);
         word
@@ -179,133 +171,6 @@ impl Scanner {
         while self.peek(0).is_some_and(|c| c != '\n') {
             self.at += 1;
         }
-    }
-
-    fn escape(&mut self) {
-        match self.peek(0) {
-            Some('\n') => self.at += 1,
-            Some(c) => {
-                self.at += 1;
-                self.quoted = true;
-                self.push(c);
-            }
-            None => self.found.open = true,
-        }
-    }
-
-    fn single(&mut self) {
-        self.quoted = true;
-        self.word();
-        while let Some(c) = self.peek(0) {
-            self.at += 1;
-            if c == '\'' {
-                return;
-            }
-            self.push(c);
-        }
-        self.found.open = true;
-    }
-
-    fn double(&mut self) {
-        self.quoted = true;
-        self.word();
-        while let Some(c) = self.peek(0) {
-            self.at += 1;
-            match c {
-                '"' => return,
-                '\\' => match self.peek(0) {
-                    Some('\n') => self.at += 1,
-                    Some(next @ ('"' | '\\' | '$' | '`')) => {
-                        self.at += 1;
-                        self.push(next);
-                    }
-                    _ => {
-                        self.push('\\');
-                    }
-                },
-                '$' => self.dollar(),
-                '`' => self.ticks(),
-                c => {
-                    self.push(c);
-                }
-            }
-        }
-        self.found.open = true;
-    }
-
-    /// After a `$`.
-    fn dollar(&mut self) {
-        match self.peek(0) {
-            Some('(') => {
-                self.at += 1;
-                self.substitution();
-            }
-            Some('{') => {
-                self.at += 1;
-                let end = closing(&self.chars, self.at, '{', '}');
-                let inner = self.taken(end);
-                self.found.inner.extend(Scan::quoted(&inner).inner);
-                self.expansion(&format!("${{{inner}}}"));
-            }
-            Some(c) if c.is_alphanumeric() || "_@*#?$!-'\"".contains(c) => self.expansion("$"),
-            _ => {
-                self.push('$');
-            }
-        }
-    }
-
-    /// After `$(`, `<(` or `>(`.
-    fn substitution(&mut self) {
-        let end = closing(&self.chars, self.at, '(', ')');
-        let inner = self.taken(end);
-        let signs: Vec<char> = inner.chars().collect();
-        let whole =
-            signs.first() == Some(&'(') && closing(&signs, 1, '(', ')') == Some(signs.len() - 1);
-        if whole {
-            // Arithmetic runs nothing but the substitutions in it.
-            self.found.inner.extend(Scan::quoted(&inner).inner);
-        }
-        if !whole || is_no_sum(&inner) {
-            self.found.inner.push(inner.clone());
-        }
-        self.expansion(&format!("$({inner})"));
-    }
-
-    /// After a backtick.
-    fn ticks(&mut self) {
-        let mut inner = String::new();
-        loop {
-            let Some(c) = self.peek(0) else {
-                self.found.open = true;
-                break;
-            };
-            self.at += 1;
-            match (c, self.peek(0)) {
-                ('`', _) => break,
-                ('\\', Some(next @ ('`' | '\\' | '$'))) => {
-                    self.at += 1;
-                    inner.push(next);
-                }
-                _ => inner.push(c),
-            }
-        }
-        self.expansion(&format!("`{inner}`"));
-        self.found.inner.push(inner);
-    }
-
-    fn expansion(&mut self, text: &str) {
-        let word = self.word();
-        word.text.push_str(text);
-        word.expands = true;
-    }
-
-    /// The text up to a closing bracket, and behind it.
-    fn taken(&mut self, end: Option<usize>) -> String {
-        self.found.open |= end.is_none();
-        let end = end.unwrap_or(self.chars.len());
-        let inner = self.chars[self.at..end].iter().collect();
-        self.at = (end + 1).min(self.chars.len());
-        inner
     }
 
     fn redirect(&mut self, c: char) {
@@ -406,32 +271,4 @@ impl Scanner {
         }
         self.begun = self.at;
     }
-}
-
-/// Where the bracket closes that was opened before `at`.
-fn closing(chars: &[char], at: usize, open: char, close: char) -> Option<usize> {
-    let mut depth = 1;
-    let mut at = at;
-    let mut quote: Option<char> = None;
-    while let Some(&c) = chars.get(at) {
-        match (c, quote) {
-            ('\\', None | Some('"')) => at += 1,
-            ('$', Some('"')) if chars.get(at + 1) == Some(&'(') => {
-                at = closing(chars, at + 2, '(', ')')?;
-            }
-            ('\'' | '"', None) => quote = Some(c),
-            (c, Some(q)) if c == q => quote = None,
-            (_, Some(_)) => {}
-            (c, None) if c == open => depth += 1,
-            (c, None) if c == close => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    None
 }

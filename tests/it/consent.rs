@@ -777,7 +777,10 @@ async fn hooks_stand_at_an_agent_s_start_and_end_and_at_the_run_s() {
     assert!(ran.server.requests().is_empty(), "no model was asked");
     let (ran, _) = hooked("", &[("SubagentStart", "reviewer", "exit 2")], "echo ran").await;
     assert_eq!(ran.summary.subtasks[0].status, SubtaskStatus::Done);
+}
 
+#[tokio::test]
+async fn a_hook_hands_work_back_so_often_and_no_more() {
     let once = "grep -q '\"stop_hook_active\":true' || { echo more tests >&2; exit 2; }";
     let (ran, _) = hooked("", &[("SubagentStop", "", once)], "echo ran").await;
     assert_eq!(ran.summary.subtasks[0].status, SubtaskStatus::Done);
@@ -797,7 +800,10 @@ async fn hooks_stand_at_an_agent_s_start_and_end_and_at_the_run_s() {
     let (ran, _) = hooked("", &[("SubagentStop", "", "exit 1")], "echo ran").await;
     assert_eq!(ran.summary.subtasks[0].status, SubtaskStatus::Failed);
     assert_eq!(outcomes(&ran).len(), 1);
+}
 
+#[tokio::test]
+async fn a_hook_at_the_end_objects_before_anything_is_delivered() {
     let (ran, _) = hooked(
         "",
         &[("Stop", "", "echo look at it >&2; exit 2")],
@@ -967,52 +973,55 @@ async fn a_plan_that_only_lies_there_runs_nothing_on_this_machine() {
     assert_eq!(code(&found).await, Some(3));
 }
 
+/// Keys of a plan that are wrong, and what is said of it.
+const UNFIT: [(&str, &str); 11] = [
+    (
+        r#"hooks: {PreToolUse: [{matcher: bsh, hooks: [{command: "true"}]}]}"#,
+        "did you mean `bash`",
+    ),
+    (
+        r#"hooks: {PreTolUse: [{hooks: [{command: "true"}]}]}"#,
+        "PreToolUse",
+    ),
+    (
+        r#"hooks: {PreToolUse: [{hooks: [{command: "true", shell: x}]}]}"#,
+        "shell",
+    ),
+    (
+        r#"hooks: {PreToolUse: [{matcher: "a.*b", hooks: [{command: "true"}]}]}"#,
+        "no matcher",
+    ),
+    (
+        r#"hooks: {Stop: [{matcher: bash, hooks: [{command: "true"}]}]}"#,
+        "no matcher",
+    ),
+    (
+        r#"hooks: {Stop: [{hooks: [{command: " "}]}]}"#,
+        "no command line",
+    ),
+    (
+        r#"hooks: {Stop: [{hooks: [{command: "true", timeout: 0}]}]}"#,
+        "no time to wait",
+    ),
+    (
+        r#"permissions: {approver: {command: a, url: "http://b"}}"#,
+        "not both",
+    ),
+    (r#"permissions: {approver: {url: "ftp://b"}}"#, "no address"),
+    (r#"permissions: {approver: {timeout: soon}}"#, "no duration"),
+    (
+        r#"permissions: {rules: [{tool: grep, path: "a/**", action: deny}]}"#,
+        "has no path",
+    ),
+];
+
 #[test]
 fn a_hook_that_could_never_run_or_a_half_approver_is_a_fault_of_the_plan() {
     let fault = |extra: &str| {
         let read = wharf::plan::parse(&plan(extra, &["a"]), "p.yaml", &|_| Err(String::new()));
         read.unwrap_err().to_string()
     };
-    for (extra, part) in [
-        (
-            r#"hooks: {PreToolUse: [{matcher: bsh, hooks: [{command: "true"}]}]}"#,
-            "did you mean `bash`",
-        ),
-        (
-            r#"hooks: {PreTolUse: [{hooks: [{command: "true"}]}]}"#,
-            "PreToolUse",
-        ),
-        (
-            r#"hooks: {PreToolUse: [{hooks: [{command: "true", shell: x}]}]}"#,
-            "shell",
-        ),
-        (
-            r#"hooks: {PreToolUse: [{matcher: "a.*b", hooks: [{command: "true"}]}]}"#,
-            "no matcher",
-        ),
-        (
-            r#"hooks: {Stop: [{matcher: bash, hooks: [{command: "true"}]}]}"#,
-            "no matcher",
-        ),
-        (
-            r#"hooks: {Stop: [{hooks: [{command: " "}]}]}"#,
-            "no command line",
-        ),
-        (
-            r#"hooks: {Stop: [{hooks: [{command: "true", timeout: 0}]}]}"#,
-            "no time to wait",
-        ),
-        (
-            r#"permissions: {approver: {command: a, url: "http://b"}}"#,
-            "not both",
-        ),
-        (r#"permissions: {approver: {url: "ftp://b"}}"#, "no address"),
-        (r#"permissions: {approver: {timeout: soon}}"#, "no duration"),
-        (
-            r#"permissions: {rules: [{tool: grep, path: "a/**", action: deny}]}"#,
-            "has no path",
-        ),
-    ] {
+    for (extra, part) in UNFIT {
         let said = fault(extra);
         assert!(said.contains(part), "{part} in {said}");
     }
