@@ -112,6 +112,8 @@ pub enum Notice {
         what: String,
         allowed: bool,
         by: String,
+        /// By what was consented to before.
+        again: bool,
         reason: Option<String>,
     },
     Blocked {

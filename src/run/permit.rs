@@ -222,6 +222,7 @@ impl Desk {
             what: what(call),
             allowed: decided.allowed,
             by: decided.by.word().to_owned(),
+            again: decided.by == DecidedBy::Grant,
             reason: decided.reason.clone(),
         });
         Ok(())

@@ -278,5 +278,10 @@ impl Screen {
 
 /// True for notices that only `-v` shows as lines.
 fn is_detail(notice: &Notice) -> bool {
-    matches!(notice, Notice::AgentTurn { .. })
+    match notice {
+        Notice::AgentTurn { .. } => true,
+        // What was consented to for the run would fill the screen.
+        Notice::Decided { allowed, again, .. } => *allowed && *again,
+        _ => false,
+    }
 }
