@@ -8,7 +8,7 @@ use super::approver::{self, Sought};
 use super::board::Notice;
 use super::desk::Desk;
 use super::hooking;
-use crate::agent::{Permit, Stop};
+use crate::agent::{Checkpoint as _, Permit, Stop};
 use crate::journal::{DecidedBy, Event};
 use crate::tools::approvals::{Answer, Grant, NOBODY, Need, refusal};
 use crate::tools::hooks::Moment;
@@ -120,6 +120,7 @@ impl Desk {
             return Ok(Decided::no(DecidedBy::Nobody, NOBODY));
         };
         self.announce(call, need, id, &sought);
+        self.doing(&format!("{}: waits for consent", call.tool));
         let since = Instant::now();
         let mut grants = office.grants.subscribe();
         let cancel = self.shared.stop.cancel.clone();
