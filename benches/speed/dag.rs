@@ -149,6 +149,7 @@ pub async fn whole(dir: &Path, count: usize) {
         watch: Arc::new(Silent),
         stop: Stopper::default(),
         keep: run::Keep::default(),
+        consent: run::Consent::default(),
     };
     let summary = run::start(order).await.unwrap();
     assert_eq!(summary.exit_code, 0, "{}", summary.reason);

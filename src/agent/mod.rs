@@ -13,6 +13,7 @@ pub mod first;
 pub mod history;
 mod leak;
 mod limits;
+mod permit;
 mod reachable;
 mod stall;
 mod summary;
@@ -20,6 +21,7 @@ mod turn;
 mod words;
 mod work;
 
+pub use permit::Permit;
 pub use reachable::Reachable;
 pub use summary::messages as summary;
 pub use work::work;
@@ -87,6 +89,26 @@ pub trait Checkpoint: Send + Sync {
     /// A turn's calls ran (none, when the reply had no call). Hears the cancel by itself. Snapshots the tree when one of them may have written, then journals the
     /// results. Returns what was left out of the snapshot, for the agent to know; may be empty.
     fn turn<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Vec<String>, Stop>>;
+
+    /// May this call run, and as what? Hooks and whoever consents stand behind it. An inner `Err` is what
+    /// the agent is told, an outer one ends it.
+    fn permit<'a>(
+        &'a self,
+        tools: &'a tools::Set,
+        call: tools::Call,
+        call_id: &'a str,
+    ) -> BoxFuture<'a, Result<Result<Permit, tools::Output>, Stop>>;
+
+    /// A call ran: what hooks make of its result.
+    fn seen<'a>(
+        &'a self,
+        call: &'a tools::Call,
+        call_id: &'a str,
+        output: tools::Output,
+    ) -> BoxFuture<'a, Result<tools::Output, Stop>>;
+
+    /// The rules refused a call.
+    fn refused(&self, tool: &str, call_id: &str, reason: &str);
 
     /// The ending call's arguments passed their schema; may they end the agent? An inner `Err` is told
     /// to it, an outer one ends it.
@@ -176,6 +198,9 @@ pub enum Stop {
     /// The sandbox broke, and so did the one that took its place.
     #[error("the sandbox broke again after it was replaced: {reason}")]
     Broken { reason: String },
+    /// A hook of the operator's did not let it start, or did not take what it handed in.
+    #[error("a hook stopped it: {reason}")]
+    Hook { reason: String },
     #[error("cancelled")]
     Cancelled,
 }
@@ -216,6 +241,7 @@ impl Stop {
             Self::Model { .. } => "model_error",
             Self::ContextOverflow => "context_overflow",
             Self::Environment { .. } | Self::Broken { .. } => "sandbox_lost",
+            Self::Hook { .. } => "denied",
             Self::Cancelled => "cancelled",
         }
     }

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// A turn that is being worked.
 #[derive(Default)]
-struct Course {
+pub(super) struct Course {
     results: Vec<CallOutput>,
     wrote: bool,
     broke: bool,
@@ -30,7 +30,7 @@ struct Course {
     /// Why the last unusable call was none.
     refused: String,
     ended: Option<Value>,
-    stop: Option<Stop>,
+    pub stop: Option<Stop>,
 }
 
 impl Worker<'_> {
@@ -110,6 +110,9 @@ impl Worker<'_> {
             match checked {
                 Err(refusal) => {
                     course.refused = clip::line(&refusal.text, 200);
+                    if refusal.error_type == Some("denied") {
+                        self.checkpoint.refused(&made.name, &made.id, &refusal.text);
+                    }
                     self.answer(course, made, None, refusal);
                 }
                 Ok(call) if call.tool == self.tools.ending() => {
@@ -188,11 +191,15 @@ impl Worker<'_> {
         self.used.tool_calls += 1;
         let began = Instant::now();
         let number = self.next_number(course);
-        let ran = self.run(made, &call, number).await;
+        let Some(permit) = self.permitted(course, made, call).await else {
+            return;
+        };
+        let ran = self.run(made, &permit.call, number).await;
         let mut output = match ran {
-            Ok(output) => output,
+            Ok(output) => self.looked_at(course, made, &permit, output).await,
             Err(error) => self.failed(course, error).await,
         };
+        let call = permit.call;
         let writes = matches!(call.kind, Kind::Write | Kind::Execute | Kind::External);
         course.wrote |= writes && !course.broke;
         if course.stop.is_none() && !course.broke {
@@ -267,7 +274,7 @@ impl Worker<'_> {
         Output::refused("sandbox_broken", words::broken(&reason, &told, lost))
     }
 
-    fn pace(&mut self, course: &mut Course, call: &Call, output: &mut Output) {
+    pub(super) fn pace(&mut self, course: &mut Course, call: &Call, output: &mut Output) {
         match self
             .stall
             .observe(&call.tool, &call.arguments, &output.text)
@@ -287,7 +294,7 @@ impl Worker<'_> {
     }
 
     /// Answers a call that did not reach the sandbox, under a span of its own.
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         course: &mut Course,
         made: &model::Call,

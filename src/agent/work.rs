@@ -45,6 +45,8 @@ pub(super) struct Worker<'a> {
     started: Instant,
     /// Used by an earlier process.
     spent: Duration,
+    /// Of this process's, what went to waiting for consent and for hooks.
+    pub paused: Duration,
     pub deadline: Instant,
     request: Request,
     names: Vec<String>,
@@ -97,6 +99,7 @@ impl<'a> Worker<'a> {
             asked_to_check: false,
             started,
             spent: assignment.spent,
+            paused: Duration::ZERO,
             deadline: started + left.min(Duration::from_secs(365 * 86_400)),
             past: assignment.past,
             barren: 0,
@@ -260,9 +263,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The agent's time so far, that of an earlier process included.
+    /// The agent's time so far, that of an earlier process included, waiting for consent left out.
     pub fn elapsed(&self) -> Duration {
-        self.spent + self.started.elapsed()
+        self.spent + self.started.elapsed().saturating_sub(self.paused)
     }
 
     /// Waits for something of the run's within the agent's time, hearing the cancel.

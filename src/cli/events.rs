@@ -1,7 +1,7 @@
 //! One readable line for each record of a journal.
 
-use super::text;
 use super::wording::{WIDTH, command_line, few, status_word, who};
+use super::{decisions, text};
 use crate::journal::{EgressStep, Event, Line};
 
 /// The line of a journal record, its time first.
@@ -191,6 +191,9 @@ fn event(event: &Event) -> String {
                     agent.subtask
                 ),
             }
+        }
+        Event::PermissionAsked { .. } | Event::PermissionDecided { .. } | Event::HookRan { .. } => {
+            decisions::event(event)
         }
         Event::ModelAsked {
             agent,

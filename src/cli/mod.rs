@@ -6,12 +6,14 @@
 //! Never: a model, a container, a tool; anything below prints through it or not at all.
 
 mod apply;
+mod approve;
 mod args;
 mod attend;
 mod check;
 mod clean;
 mod completions;
 mod config;
+mod decisions;
 mod diff;
 mod doctor;
 mod events;
@@ -19,6 +21,7 @@ mod fault;
 mod find;
 mod images;
 mod init;
+mod keyboard;
 mod live;
 mod log;
 mod order;

@@ -47,6 +47,7 @@ pub async fn place(args: &Args) -> Result<Placed, Fault> {
     let text = file.text.clone();
     let path = file.path.clone();
     config.apply(&mut file.plan, &text, path.as_deref())?;
+    config.trust(&file.plan, file.path.as_deref())?;
     let task = task(args, &file)?;
     let workspace = workspace(&config, &file)?;
     // A plan that is written elsewhere must name the same directory.
@@ -95,6 +96,9 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Re
     for warning in &config.warnings {
         teller.text(&format!("warning: {warning}"));
     }
+    for line in config.told(&file.plan, teller.can_ask()) {
+        teller.text(&line);
+    }
     let models = models(&config, &file.plan)?;
     let engine = state::engine(&config).await?;
     bury(&engine, &config, teller).await;
@@ -106,6 +110,7 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Re
             secrets: config.secrets.clone(),
         },
         options: config.run_options(),
+        consent: config.consent(&workspace),
         plan: file.plan,
         plan_text: file.text,
         task,

@@ -1,6 +1,6 @@
 //! One readable line for each notice, and the words shared with the journal's lines.
 
-use super::text;
+use super::{decisions, text};
 use crate::journal::{Dropped, Loss};
 use crate::run::Notice;
 
@@ -43,6 +43,7 @@ pub fn notice(notice: &Notice) -> String {
         }
         Notice::AgentEnded { .. } => ended(notice),
         Notice::Waiting { .. } => waiting(notice),
+        Notice::Asked { .. } | Notice::Decided { .. } => decisions::notice(notice),
         Notice::Blocked { subtask, reason } => format!("{subtask} blocked: {reason}"),
         Notice::Conflict { subtask, files } => {
             format!("conflict {subtask} in {}", files.join(", "))

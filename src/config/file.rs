@@ -25,6 +25,10 @@ pub(super) struct File {
     /// Bytes of cached images.
     pub cache: Option<Scalar>,
     pub providers: BTreeMap<String, FileProvider>,
+    /// As in a plan; they run where this file stands.
+    pub hooks: Option<plan::HooksForm>,
+    /// As `permissions.approver` of a plan.
+    pub approver: Option<plan::ApproverForm>,
 }
 
 /// A model server, written as in a plan.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::consent::{DecidedBy, HookOutcome};
 use super::egress::EgressStep;
 use crate::id::{CommitId, RoleName, RunId, SubtaskId, TreeId};
 
@@ -73,6 +74,51 @@ pub enum Event {
         host: String,
         port: u16,
         step: EgressStep,
+    },
+    /// A call needs consent, and somebody is asked.
+    PermissionAsked {
+        agent: Agent,
+        tool: String,
+        call_id: String,
+        /// The command line or the path, cut.
+        what: String,
+        reason: String,
+        /// `terminal`, `command` or `url`.
+        of: String,
+        /// How long the answer may take.
+        seconds: f64,
+    },
+    /// It was decided whether a call runs.
+    PermissionDecided {
+        agent: Agent,
+        tool: String,
+        call_id: String,
+        what: String,
+        allowed: bool,
+        by: DecidedBy,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// What was consented to beyond this call; it holds as long as the run lasts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        grants: Vec<Value>,
+        /// How long the answer took.
+        #[serde(default)]
+        seconds: f64,
+    },
+    /// A hook of the operator's ended.
+    HookRan {
+        /// None: it was about the run.
+        #[serde(default)]
+        agent: Option<Agent>,
+        /// `PreToolUse`, `PostToolUse`, `SubagentStart`, `SubagentStop` or `Stop`.
+        moment: String,
+        command: String,
+        #[serde(default)]
+        tool: Option<String>,
+        outcome: HookOutcome,
+        #[serde(default)]
+        reason: Option<String>,
+        seconds: f64,
     },
     /// A request is about to go out; its worst case is reserved.
     ModelAsked {

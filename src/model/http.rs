@@ -255,7 +255,7 @@ impl Body {
 }
 
 /// The deepest cause: the outer texts only repeat the address.
-fn cause(error: &reqwest::Error) -> String {
+pub(super) fn cause(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     let mut source = error.source();
     while let Some(inner) = source {

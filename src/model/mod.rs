@@ -12,6 +12,7 @@ mod openai;
 mod outgoing;
 pub mod price;
 pub mod provider;
+pub mod question;
 pub mod recording;
 pub mod replay;
 pub mod retry;

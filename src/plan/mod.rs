@@ -8,6 +8,7 @@
 mod bounds;
 mod built_in;
 mod check;
+mod consent;
 mod draw;
 mod error;
 mod faults;
@@ -29,6 +30,7 @@ mod write;
 mod yaml;
 
 pub use built_in::DEFAULT;
+pub use consent::{ANSWER, Approver, ApproverForm, By, Hook, HooksForm, Misfit, Moment};
 pub use draw::{Drawing, draw};
 pub use error::{Error, nearest};
 pub use faults::faults;
@@ -82,6 +84,8 @@ pub struct Plan {
     pub workspace: Workspace,
     pub run: RunLimits,
     pub permissions: Permissions,
+    /// In order; honoured only from a plan that the operator trusts.
+    pub hooks: Vec<Hook>,
     /// Globs of existing files that may not change; a leading `!` takes a path out again.
     pub protect: Vec<String>,
     pub acceptance: Acceptance,
@@ -203,6 +207,8 @@ pub enum History {
 pub struct Permissions {
     pub mode: PermissionMode,
     pub rules: Vec<Rule>,
+    /// None: the person at the terminal, where there is one.
+    pub approver: Option<Approver>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub(super) use super::consent::{ApproverForm, HooksForm};
 pub(super) use super::forms::{Command, Count, Roles, RolesShape, Size, Time, Words};
 use super::{Action, History, Kind, PermissionMode};
 
@@ -28,6 +29,7 @@ pub(super) struct Plan {
     pub agent: Option<Agent>,
     pub sandbox: Option<Sandbox>,
     pub permissions: Option<Permissions>,
+    pub hooks: Option<HooksForm>,
     /// Globs of existing files that may not change; a leading `!` takes a path out again.
     pub protect: Option<Vec<String>>,
     pub acceptance: Option<Acceptance>,
@@ -216,6 +218,7 @@ pub(super) struct Permissions {
     pub mode: Option<PermissionMode>,
     /// The first that matches decides, deny before allow.
     pub rules: Option<Vec<Rule>>,
+    pub approver: Option<ApproverForm>,
 }
 
 /// A permission rule.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::check;
+use super::consent::{ApproverForm, Hook, Misfit, Step};
 use super::error::Error;
 use super::roles;
 use super::yaml::At;
@@ -108,12 +109,41 @@ pub(super) fn permissions(
         });
     }
     let mode = permissions.mode.unwrap_or(PermissionMode::Auto);
-    Ok(Permissions { mode, rules })
+    let approver = permissions.approver.as_ref().map(ApproverForm::check);
+    let at = top.key("permissions").key("approver");
+    let approver = approver.transpose().map_err(|misfit| unfit(&at, &misfit))?;
+    Ok(Permissions {
+        mode,
+        rules,
+        approver,
+    })
+}
+
+pub(super) fn hooks(
+    top: &At<'_>,
+    form: Option<&raw::HooksForm>,
+    tools: &BTreeMap<String, OwnTool>,
+) -> Result<Vec<Hook>, Error> {
+    let own = tools.keys().map(String::as_str);
+    let known: Vec<&str> = roles::TOOLS.into_iter().chain(own).collect();
+    let hooks = form.map(|form| form.check(Some(&known)));
+    let hooks = hooks
+        .transpose()
+        .map_err(|misfit| unfit(&top.key("hooks"), &misfit))?;
+    Ok(hooks.unwrap_or_default())
+}
+
+fn unfit(at: &At<'_>, misfit: &Misfit) -> Error {
+    let at = misfit.way.iter().fold(at.clone(), |at, step| match step {
+        Step::Key(key) => at.key(key),
+        Step::Item(n) => at.item(*n),
+    });
+    at.value_fault(&misfit.message, &misfit.hint)
 }
 
 /// A rule that could never match would be a hole that looks like a wall.
 fn fits(at: &At<'_>, rule: &raw::Rule) -> Result<(), Error> {
-    let files = ["read_file", "write_file", "edit_file", "list_files", "grep"];
+    let files = ["read_file", "write_file", "edit_file"];
     let tool = rule.tool.as_str();
     if let Some(command) = &rule.command {
         check::text(&at.key("command"), command)?;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::check::Agent;
+use super::consent;
 use super::error::Error;
 use super::{AcceptanceCommand, AgentLimits, Kind, Plan, Provider, Role, Sandbox, Subtask, units};
 
@@ -37,6 +38,7 @@ impl Plan {
             sandbox(&self.sandbox, &Sandbox::default()),
         );
         put(&mut file, "permissions", self.permission_keys());
+        put(&mut file, "hooks", consent::hooks(&self.hooks));
         put(&mut file, "protect", words_list(&self.protect));
         put(&mut file, "acceptance", self.acceptance_keys());
         if self.compaction != built_in.compaction {
@@ -117,6 +119,8 @@ impl Plan {
             "rules",
             (!rules.is_empty()).then(|| json!(rules)),
         );
+        let approver = self.permissions.approver.as_ref();
+        put(&mut keys, "approver", approver.map(consent::approver));
         filled(keys)
     }
 

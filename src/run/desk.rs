@@ -13,16 +13,18 @@ use super::accept::Accept;
 use super::ask;
 use super::board::Notice;
 use super::bounds;
+use super::consent::Asked;
 use super::keep::Looked;
 use super::recall::Recalled;
 use super::shared::Shared;
 use super::trees::Standing;
 use super::words;
-use crate::agent::{Checkpoint, Stop, Turn};
+use crate::agent::{Checkpoint, Permit, Stop, Turn};
 use crate::id::CommitId;
 use crate::journal::{Agent, Event};
 use crate::model::{Model, Reply, Request};
 use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
+use crate::tools::{Call, Output, Set};
 use crate::trace::Span;
 
 /// One agent's side of the run.
@@ -35,6 +37,7 @@ pub(super) struct Desk {
     pub now: watch::Sender<Now>,
     calls: AtomicU32,
     pub reopened: AtomicU32,
+    pub asked: Asked,
 }
 
 /// What changes while the agent works.
@@ -84,6 +87,7 @@ impl Desk {
             now,
             calls,
             reopened,
+            asked: Asked::default(),
         })
     }
 
@@ -200,12 +204,37 @@ impl Checkpoint for Desk {
         Box::pin(self.turn_done(turn))
     }
 
+    fn permit<'a>(
+        &'a self,
+        tools: &'a Set,
+        call: Call,
+        call_id: &'a str,
+    ) -> BoxFuture<'a, Result<Result<Permit, Output>, Stop>> {
+        Box::pin(self.permit_call(tools, call, call_id))
+    }
+
+    fn seen<'a>(
+        &'a self,
+        call: &'a Call,
+        call_id: &'a str,
+        output: Output,
+    ) -> BoxFuture<'a, Result<Output, Stop>> {
+        Box::pin(self.seen_call(call, call_id, output))
+    }
+
+    fn refused(&self, tool: &str, call_id: &str, reason: &str) {
+        self.refused_call(tool, call_id, reason);
+    }
+
     fn accept<'a>(
         &'a self,
         arguments: &'a Value,
     ) -> BoxFuture<'a, Result<Result<(), String>, Stop>> {
         Box::pin(async move {
-            let answer = self.accept.check(self, arguments).await?;
+            let answer = match self.accept.check(self, arguments).await? {
+                Ok(()) => self.may_stop(arguments).await?,
+                refused => refused,
+            };
             if answer.is_err() {
                 self.now.send_modify(|now| now.handed_in = false);
             }

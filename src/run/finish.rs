@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::drive::Drive;
 use super::shared::Shared;
 use super::status;
-use super::{Error, Models, Summary, deliver, next, report, result, words};
+use super::{Error, Models, Summary, deliver, hooking, next, report, result, words};
 use crate::agent;
 use crate::id::{RoleName, SubtaskId};
 use crate::journal::{self, Agent, Event, State};
@@ -86,6 +86,12 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     let shared = drive.shared.clone();
     let may_deliver = drive.facts.interrupted.is_none() && !shared.options.plan_only;
     let delivered = !drive.fresh && shared.past.delivered();
+    if may_deliver && !delivered {
+        // Before anything of an agent's can lie in the operator's directory.
+        let (status, ..) = status::judge(&drive.facts);
+        let status = serde_json::to_value(status).unwrap_or_default();
+        hooking::finished(&shared, status.as_str().unwrap_or_default()).await;
+    }
     if may_deliver && !delivered {
         match deliver::deliver(drive).await {
             Ok(delivered) => {

@@ -10,12 +10,14 @@ mod accept;
 mod acceptance;
 mod alone;
 mod apply;
+mod approver;
 mod ask;
 mod base;
 mod bill;
 mod board;
 mod bounds;
 mod changed;
+mod consent;
 mod coordinate;
 mod deliver;
 mod desk;
@@ -29,6 +31,7 @@ mod first;
 mod fresh;
 mod gate;
 mod history;
+mod hooking;
 mod keep;
 mod kept;
 mod lock;
@@ -36,6 +39,7 @@ mod merges;
 mod next;
 mod past;
 mod patch;
+mod permit;
 mod pot;
 mod price;
 mod recall;
@@ -59,6 +63,7 @@ mod worker;
 
 pub use apply::{Put, apply};
 pub use board::{Board, Notice, Row, Totals, Watch};
+pub use consent::{Answer, Consent, Question, Reply, Scope};
 pub use kept::{Kept, Wishes};
 pub use patch::Root;
 pub use price::unpriced;
@@ -92,6 +97,7 @@ pub struct Order {
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,
     pub keep: Keep,
+    pub consent: Consent,
 }
 
 /// What a run's directory keeps beside the plan's text, and what may not stand in it.

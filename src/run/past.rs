@@ -43,6 +43,8 @@ pub(super) struct Past {
     summary: Option<Event>,
     delivered: Option<Event>,
     branches: Vec<String>,
+    /// What was consented to for as long as the run lasts.
+    pub grants: Vec<Value>,
 }
 
 /// What a model costs, by its name.
@@ -225,6 +227,7 @@ impl Past {
             Event::ImageReady { name, id } => {
                 self.images.insert(name.clone(), id.clone());
             }
+            Event::PermissionDecided { grants, .. } => self.grants.extend_from_slice(grants),
             Event::Summarised { .. } => self.summary = Some(line.event.clone()),
             Event::Delivered { branch, .. } => {
                 self.branches.extend(branch.clone());

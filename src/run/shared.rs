@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::board::{Board, Notice, Totals, Watch};
+use super::consent::Office;
 use super::gate::Gates;
 use super::past::Past;
 use super::pot::Pot;
@@ -47,6 +48,8 @@ pub(super) struct Shared {
     pub hopeless: watch::Sender<BTreeMap<String, (String, String)>>,
     /// Limits that were warned of, each once for the whole run.
     pub doubted: watch::Sender<BTreeSet<String>>,
+    /// Who consents, and what hooks run.
+    pub consent: Office,
     pub board: Arc<Board>,
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::base::{self, Based};
 use super::board::{Board, Notice};
+use super::consent::Office;
 use super::drive::Drive;
 use super::egress;
 use super::fresh::Fresh;
@@ -161,7 +162,11 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
         .map(|p| String::from_utf8_lossy(p).into_owned());
     let board = Arc::new(Board::default());
     order.watch.board(board.clone());
+    let own = order.keep.plan_path.as_deref().and_then(Path::parent);
+    let own = own.unwrap_or(&order.workspace).to_owned();
+    let consent = Office::new(&order.plan, &own, order.consent, &begun.past.grants);
     Shared {
+        consent,
         base_paths: Arc::new(names.collect()),
         hidden: based.base.hidden.iter().cloned().collect(),
         id: begun.id,

@@ -141,7 +141,10 @@ pub(super) fn is_final(end: &AgentEnd) -> bool {
     let stop = end.stop.clone().map(serde_json::from_value::<Stop>);
     match stop {
         Some(Ok(stop)) => match stop {
-            Stop::AgentLimit { .. } | Stop::NoCall { .. } | Stop::Stalled { .. } => true,
+            Stop::AgentLimit { .. }
+            | Stop::NoCall { .. }
+            | Stop::Stalled { .. }
+            | Stop::Hook { .. } => true,
             Stop::RunLimit(_)
             | Stop::Model { .. }
             | Stop::ContextOverflow

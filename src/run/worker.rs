@@ -11,7 +11,7 @@ use super::desk::Desk;
 use super::recall::{self, Recalled};
 use super::shared::Shared;
 use super::trees::Standing;
-use super::{egress, settings};
+use super::{egress, hooking, settings};
 use crate::agent::{self, Assignment, Outcome, Stop};
 use crate::id::CommitId;
 use crate::journal::{Agent, AgentEnd, AgentKind, Event};
@@ -100,6 +100,9 @@ async fn at_desk(
     recalled: Option<Recalled>,
     span: Span,
 ) -> Result<(Outcome, CommitId, Vec<(String, String)>), Stop> {
+    if recalled.is_none() {
+        hooking::starting(shared, &job.who).await?;
+    }
     let models = shared.models_of(&job.role).to_vec();
     let window = window(&job.role, &models);
     let ending = ending(job.kind);

@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use wharf::agent::{Assignment, CallOutput, Checkpoint, Outcome, Past, Stop, Turn, work};
+use wharf::agent::{Assignment, CallOutput, Checkpoint, Outcome, Past, Permit, Stop, Turn, work};
 use wharf::id::RoleName;
 use wharf::model::{Call, Finish, Key, Message, Reply, Request, Usage};
 use wharf::plan::{AgentLimits, Compaction, Kind, Network, Role};
@@ -156,6 +156,30 @@ impl Checkpoint for World {
     fn accept<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, Result<Result<(), String>, Stop>> {
         async move { Ok(self.refuse.lock().unwrap().pop().map_or(Ok(()), Err)) }.boxed()
     }
+
+    fn permit<'a>(
+        &'a self,
+        tools: &'a tools::Set,
+        call: tools::Call,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<Result<Permit, tools::Output>, Stop>> {
+        let permitted = match tools.ruling(&call) {
+            tools::Ruling::Allowed => Ok(Permit { call, told: None }),
+            _ => Err(tools::approvals::refusal("nobody is there")),
+        };
+        async move { Ok(permitted) }.boxed()
+    }
+
+    fn seen<'a>(
+        &'a self,
+        _: &'a tools::Call,
+        _: &'a str,
+        output: tools::Output,
+    ) -> BoxFuture<'a, Result<tools::Output, Stop>> {
+        async move { Ok(output) }.boxed()
+    }
+
+    fn refused(&self, _: &str, _: &str, _: &str) {}
 
     fn doing(&self, _: &str) {}
 

@@ -102,9 +102,11 @@ fn plan() -> Plan {
             cost_usd: None,
             time: Duration::from_secs(3_600),
         },
+        hooks: Vec::new(),
         permissions: Permissions {
             mode: PermissionMode::Auto,
             rules: Vec::new(),
+            approver: None,
         },
         protect: Vec::new(),
         acceptance: Acceptance::default(),

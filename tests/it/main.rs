@@ -32,6 +32,7 @@ mod wire; // chat completions
 
 // One agent: the tool contract; every way to go wrong, and to end.
 mod agent;
+mod consent; // who lets a call run: modes, rules, hooks, approvers, the person
 mod tools;
 
 // Trees, snapshots, merges, delivery, apply.

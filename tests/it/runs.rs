@@ -703,7 +703,10 @@ async fn a_hidden_file_is_neither_seen_nor_lost() {
                     assert!(!ask.last().contains(".env"), "{}", ask.last());
                     write(".env", "SECRET=mine\n")
                 }
-                (_, 2) => Answer::call("bash", json!({"command": "true"})),
+                (_, 2) => {
+                    assert!(ask.last().contains("sensitive path"), "{}", ask.last());
+                    Answer::call("bash", json!({"command": "echo SECRET=mine > .env"}))
+                }
                 _ => report("done", "nothing"),
             }
         })

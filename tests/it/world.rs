@@ -104,6 +104,7 @@ impl World {
             watch: self.watch.clone(),
             stop: self.stop.clone(),
             keep: run::Keep::default(),
+            consent: run::Consent::default(),
         }
     }
 
