@@ -253,6 +253,7 @@ fn assignment() -> Assignment {
             tools: Vec::new(),
             model: Vec::new(),
             temperature: None,
+            effort: None,
             context_window: None,
             sandbox,
             limits: limits(),
