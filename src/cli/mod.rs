@@ -21,6 +21,7 @@ mod images;
 mod init;
 mod live;
 mod log;
+mod models;
 mod order;
 mod out;
 mod plan;
