@@ -72,6 +72,11 @@ fn shorten(messages: &mut [Message]) {
     }
 }
 
+/// True when `arguments` are a JSON object.
+pub fn is_object(arguments: &str) -> bool {
+    matches!(serde_json::from_str(arguments), Ok(Value::Object(_)))
+}
+
 fn normalise(messages: &[Message]) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -110,14 +115,10 @@ fn normalise(messages: &[Message]) -> Vec<Message> {
 
 /// The agent has answered unsound arguments with an error; servers get a form they can read.
 fn sound(call: &Call) -> Call {
-    let is_object = matches!(
-        serde_json::from_str::<Value>(&call.arguments),
-        Ok(Value::Object(_))
-    );
     Call {
         id: call.id.clone(),
         name: ids::fit_name(&call.name),
-        arguments: if is_object {
+        arguments: if is_object(&call.arguments) {
             call.arguments.clone()
         } else {
             "{}".to_owned()

@@ -110,6 +110,7 @@ const VERBS: [&str; 21] = [
     "config",
     "config show",
     "doctor",
+    "models",
     "completions",
 ];
 

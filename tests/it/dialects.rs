@@ -10,6 +10,7 @@ use wharf::model::{
     open_with, profile,
 };
 
+use crate::cli::{home, object, text, wharf};
 use crate::server::{Answer, FakeModel};
 
 fn provider(server: &FakeModel, wire: Wire) -> Provider {
@@ -156,7 +157,7 @@ async fn effort_is_said_in_each_wire_s_way_and_learnt_where_there_are_two() {
     assert_eq!(adaptive["output_config"], json!({"effort": "medium"}));
     asking.temperature = Some(0.2);
     assert!(ask(Wire::OpenAi, "cool", &asking).await["temperature"].is_null());
-    // Two refusals were met, each once: 7 pairs of answers less one pair counted above as six models.
+    // Six models answered twice, and three of them refused once.
     assert_eq!(server.requests().len(), 6 * 2 + 3);
     assert_eq!(server.violations(), Vec::<String>::new());
     asking.reply_tokens = 1500;
@@ -337,4 +338,91 @@ fn a_plan_may_name_each_profile() {
     let odd = "version: 1\ntask: t\nproviders:\n  mine: {kind: openai, base_url: 'http://h/v1', profile: azur}\n";
     let error = wharf::plan::parse(odd, "p.yaml", &|path| Err(path.to_owned())).unwrap_err();
     assert!(error.to_string().contains("azur"), "{error}");
+}
+
+/// The real program, told of servers by its environment and the user's file.
+async fn told(server: &FakeModel, args: &[&str]) -> (i32, Value) {
+    let home = home();
+    let dir = home.path().join(".config/wharf");
+    std::fs::create_dir_all(&dir).unwrap();
+    let own = "providers:\n  gone: {kind: openai, base_url: 'http://127.0.0.1:1/v1'}\n  \
+               bare: {kind: openai-responses, base_url: 'URL/nowhere'}\n";
+    let own = own.replace("URL", server.base_url().trim_end_matches("/v1"));
+    std::fs::write(dir.join("config.yaml"), own).unwrap();
+    let mut command = wharf(home.path());
+    command
+        .env("OPENAI_BASE_URL", server.base_url())
+        .env("OPENAI_API_KEY", "key-of-a-test")
+        .env("DOCKER_HOST", "unix:///nope")
+        .args(args)
+        .arg("--json");
+    let out = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let out = out.await.unwrap();
+    (out.status.code().unwrap(), object(&text(&out.stdout)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_says_what_each_provider_has_and_which_cannot_tell() {
+    let server = FakeModel::start(|_| Answer::text("ok")).await;
+    let (code, all) = told(&server, &["models"]).await;
+    assert_eq!(code, 3, "one of them is gone: {all}");
+    let of = |name: &str| {
+        let list = all["providers"].as_array().unwrap();
+        list.iter().find(|one| one["name"] == name).unwrap().clone()
+    };
+    assert_eq!(of("openai")["state"], "ok");
+    assert_eq!(of("openai")["models"][0]["id"], "fake");
+    assert_eq!(of("openai")["models"][0]["context_window"], 32_768);
+    assert_eq!(of("anthropic")["state"], "unknown");
+    assert!(
+        of("anthropic")["reason"]
+            .as_str()
+            .unwrap()
+            .contains("ANTHROPIC_API_KEY")
+    );
+    assert_eq!(of("bare")["state"], "unknown");
+    assert_eq!(of("gone")["state"], "failed");
+    assert!(
+        of("gone")["next"]
+            .as_str()
+            .unwrap()
+            .contains("start the server")
+    );
+    let (code, one) = told(&server, &["models", "openai"]).await;
+    assert_eq!((code, one["providers"].as_array().unwrap().len()), (0, 1));
+    assert!(!all.to_string().contains("key-of-a-test"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_makes_one_small_call_where_a_model_is_named() {
+    let key = r#"{"error":{"message":"Incorrect API key provided: key-of-a-test","code":"invalid_api_key"}}"#;
+    let server = FakeModel::queue(vec![
+        Answer::call("ready", json!({"word": "yes"})),
+        Answer::text("yes"),
+        Answer::status(401, key, &[]),
+    ])
+    .await;
+    let mut states = Vec::new();
+    for _ in 0..3 {
+        let (_, said) = told(&server, &["doctor", "--model", "openai/m"]).await;
+        let checks = said["checks"].as_array().unwrap().clone();
+        let call = checks
+            .into_iter()
+            .find(|check| check["name"] == "model call");
+        states.push(call.unwrap());
+    }
+    assert_eq!(states[0]["state"], "ok", "{states:?}");
+    assert_eq!(states[1]["state"], "unknown");
+    assert!(
+        states[1]["found"]
+            .as_str()
+            .unwrap()
+            .contains("did not call the tool")
+    );
+    assert_eq!(states[2]["state"], "failed");
+    assert!(states[2]["next"].as_str().unwrap().contains("variable"));
+    assert!(!json!(states).to_string().contains("key-of-a-test"));
+    // Without a name nobody is asked.
+    told(&server, &["doctor"]).await;
+    assert_eq!(server.requests().len(), 3);
 }

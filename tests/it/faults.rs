@@ -70,7 +70,11 @@ const FREE: &str = "version: 1\nname: test\ntask: Do the work\n";
 
 /// A call that each kind of agent may make, different each time.
 fn look(number: usize) -> Answer {
-    Answer::call("list_files", json!({"pattern": format!("*.{number}")}))
+    let pattern = match number {
+        0 => "*.txt".to_owned(),
+        other => format!("*.{other}"),
+    };
+    Answer::call("list_files", json!({ "pattern": pattern }))
 }
 
 /// An error in the middle of an answer that began as a 200.
@@ -134,7 +138,7 @@ fn troubles(spoken: Spoken, last: Answer) -> Vec<Answer> {
         Answer::status(429, "{\"error\":{\"message\":\"slow down\"}}", &at_once),
         Answer::status(503, "<html>Bad gateway</html>", &at_once),
         Answer::status(529, "", &at_once),
-        look(100).cut(90),
+        look(100).cut(400),
         inside(spoken),
         pieces(": ping\n\n: ping\n\n", Duration::from_secs(600), ""),
         Answer::raw(&[&"x".repeat(2 << 20)]),

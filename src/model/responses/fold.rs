@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::stream::{self, Stage};
 use super::super::wire::Answer;
-use super::super::{Call, Finish, Message, Reply, Usage, ids};
+use super::super::{Call, Finish, Message, Reply, Usage, ids, outgoing};
 
 /// What was read of one answer.
 #[derive(Debug, Default)]
@@ -162,7 +162,11 @@ fn native(items: Vec<Value>, model: &str) -> Option<Value> {
             .is_some_and(|t| !t.is_empty())
     };
     let thoughts = || items.iter().filter(|item| thought(item));
-    (thoughts().next().is_some() && thoughts().all(whole))
+    // Arguments that are no object were never run; they go back in a form that can be read.
+    let sound = |item: &Value| {
+        item["type"] != "function_call" || outgoing::is_object(&arguments(&item["arguments"]))
+    };
+    (thoughts().next().is_some() && thoughts().all(whole) && items.iter().all(sound))
         .then(|| json!({ "responses": model, "items": items }))
 }
 
@@ -249,6 +253,15 @@ mod tests {
         let bare = json!({"type": "reasoning", "id": "rs_1", "summary": []});
         let reply = fold(&[completed(&json!([bare, call()]))]).unwrap();
         assert_eq!((reply.native, reply.calls.len()), (None, 1));
+    }
+
+    #[test]
+    fn broken_arguments_are_not_sent_back() {
+        let mut half = call();
+        half["arguments"] = json!("{\"command\": \"l");
+        let reply = fold(&[completed(&json!([thought(), half]))]).unwrap();
+        assert_eq!(reply.calls[0].arguments, "{\"command\": \"l");
+        assert_eq!(reply.native, None);
     }
 
     #[test]

@@ -159,8 +159,9 @@ fn order(body: &Value) -> Result<(), String> {
                 if id.is_empty() || id.len() > 64 || !ids.insert(id.clone()) {
                     return Err(format!("item {at}: call_id {id} is unfit or stands twice"));
                 }
-                let arguments = item["arguments"].as_str();
-                if !is_fit(&item["name"]) || arguments.is_none() {
+                let arguments = item["arguments"].as_str().unwrap_or_default();
+                let parsed: Result<Value, _> = serde_json::from_str(arguments);
+                if !is_fit(&item["name"]) || !parsed.is_ok_and(|value| value.is_object()) {
                     return Err(format!("item {at}: call {id} is malformed"));
                 }
                 open.push(id);
