@@ -9,6 +9,7 @@
 //! in the last of them or follows from the reply alone, so a conversation is rebuilt from replies and
 //! results and needs no record of its own but what it was told when it went on in another process.
 
+mod effort;
 pub mod first;
 pub mod history;
 mod leak;
@@ -22,6 +23,7 @@ mod words;
 mod work;
 
 pub use permit::Permit;
+pub use effort::effort;
 pub use reachable::Reachable;
 pub use summary::messages as summary;
 pub use work::work;

@@ -91,6 +91,7 @@ impl<'a> Worker<'a> {
                 tools: specs,
                 reply_tokens,
                 temperature: assignment.role.temperature,
+                effort: super::effort(&assignment.role),
             },
             used: Used::default(),
             stall: Stall::default(),

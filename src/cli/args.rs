@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use super::fault::Fault;
 use super::{
-    apply, clean, completions, config, diff, doctor, images, init, log, plan, record, resume, run,
-    runs, show,
+    apply, clean, completions, config, diff, doctor, images, init, log, models, plan, record,
+    resume, run, runs, show,
 };
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
@@ -33,6 +33,7 @@ pub enum Verb {
     Init(init::Args),
     Plan(plan::Args),
     Images(images::Args),
+    Models(models::Args),
     Runs(runs::Args),
     Show(show::Args),
     Diff(diff::Args),
@@ -54,6 +55,7 @@ impl Verb {
             Self::Init(args) => init::act(&args),
             Self::Plan(args) => plan::act(args),
             Self::Images(args) => images::act(args).await,
+            Self::Models(args) => models::act(&args).await,
             Self::Runs(args) => runs::act(&args),
             Self::Show(args) => show::act(&args),
             Self::Diff(args) => diff::act(&args).await,

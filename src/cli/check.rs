@@ -46,7 +46,7 @@ fn models(file: &PlanFile) -> Result<Vec<Fault>, Fault> {
     names.dedup();
     let mut faults = Vec::new();
     for name in names {
-        match ops::open_models(std::slice::from_ref(name), &providers) {
+        match ops::open_models(std::slice::from_ref(name), &providers, &[]) {
             Ok(models) => {
                 let about = models.iter().map(|model| model.about());
                 faults.extend(run::unpriced(&plan, about).map(Fault::from));

@@ -24,6 +24,7 @@ mod init;
 mod keyboard;
 mod live;
 mod log;
+mod models;
 mod order;
 mod out;
 mod plan;

@@ -182,7 +182,10 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
     let providers = config.model_providers();
     let mut roles = BTreeMap::new();
     for (name, role) in plan.roles.iter().filter(|(_, role)| !role.model.is_empty()) {
-        roles.insert(name.to_string(), ops::open_models(&role.model, &providers)?);
+        roles.insert(
+            name.to_string(),
+            ops::open_models(&role.model, &providers, &config.secrets)?,
+        );
     }
     let all_have_one = plan.roles.values().all(|role| !role.model.is_empty());
     if plan.model.is_empty() && !all_have_one {
@@ -191,7 +194,7 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
              anthropic/claude-sonnet-5 or openai/gpt-4.1",
         ));
     }
-    let default = ops::open_models(&plan.model, &providers)?;
+    let default = ops::open_models(&plan.model, &providers, &config.secrets)?;
     Ok(Models { default, roles })
 }
 

@@ -39,6 +39,9 @@ pub(super) struct FileProvider {
     pub base_url: String,
     #[serde(default)]
     pub api_key_env: Option<String>,
+    /// How the server differs from others of its kind.
+    #[serde(default)]
+    pub profile: Option<String>,
     #[serde(default)]
     pub context_window: Option<u64>,
     #[serde(default)]
@@ -49,6 +52,8 @@ pub(super) struct FileProvider {
 #[serde(rename_all = "snake_case")]
 pub(super) enum FileKind {
     Openai,
+    #[serde(rename = "openai-responses")]
+    OpenaiResponses,
     Anthropic,
 }
 

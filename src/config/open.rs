@@ -51,12 +51,15 @@ fn of_model(provider: &Provider) -> model::Provider {
         kind: match provider.wire {
             Wire::OpenAi => model::Wire::OpenAi,
             Wire::Anthropic => model::Wire::Anthropic,
+            Wire::Responses => model::Wire::Responses,
         },
         base_url: provider.base_url.clone(),
         api_key: provider
             .key
             .as_ref()
             .map(|key| model::Secret::new(key.expose())),
+        profile: provider.profile.clone(),
+        learned: model::profile::Learned::default(),
         context_window: provider.context_window,
         price: provider.price.map(|price| model::Price {
             input: price.input,

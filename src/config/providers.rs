@@ -17,15 +17,18 @@ pub struct Provider {
     pub key: Option<Secret>,
     /// The variable that holds, or would hold, the key.
     pub key_env: Option<String>,
+    /// How the server differs from others of its kind; None: what its host tells.
+    pub profile: Option<String>,
     pub context_window: Option<u64>,
     pub price: Option<Price>,
 }
 
-/// Chat completions or messages.
+/// Chat completions, messages or responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     OpenAi,
     Anthropic,
+    Responses,
 }
 
 /// US dollars a million tokens.
@@ -88,6 +91,7 @@ pub(super) fn known(
             base_url: trimmed(given.as_deref().unwrap_or(url)),
             key: key(env, Some(key_env)),
             key_env: Some(key_env.to_owned()),
+            profile: None,
             context_window: None,
             price: None,
         };
@@ -108,10 +112,12 @@ pub(super) fn known(
             wire: match own.kind {
                 FileKind::Openai => Wire::OpenAi,
                 FileKind::Anthropic => Wire::Anthropic,
+                FileKind::OpenaiResponses => Wire::Responses,
             },
             base_url: trimmed(&own.base_url),
             key: key(env, own.api_key_env.as_deref()),
             key_env: own.api_key_env.clone(),
+            profile: own.profile.clone(),
             context_window: own.context_window,
             price,
         };
@@ -129,11 +135,12 @@ pub(super) fn of_plan(name: &str, provider: &plan::Provider, env: &Env) -> Resul
     let wire = match provider.kind.as_str() {
         "anthropic" => Wire::Anthropic,
         "openai" => Wire::OpenAi,
+        "openai-responses" => Wire::Responses,
         other => {
             return Err(Error::Value {
                 name: format!("`providers.{name}.kind` of the plan"),
                 value: other.to_owned(),
-                why: "the kinds are openai and anthropic".to_owned(),
+                why: "the kinds are openai, openai-responses and anthropic".to_owned(),
             });
         }
     };
@@ -143,6 +150,7 @@ pub(super) fn of_plan(name: &str, provider: &plan::Provider, env: &Env) -> Resul
         base_url: trimmed(&provider.base_url),
         key: key(env, provider.api_key_env.as_deref()),
         key_env: provider.api_key_env.clone(),
+        profile: provider.profile.clone(),
         context_window: provider.context_window,
         price: provider.price.map(|(input, cached_input, output)| Price {
             input,

@@ -1,6 +1,6 @@
-//! What an operator does beside running: doctor, images, clean.
+//! What an operator does beside running: doctor, models, images, clean.
 //!
-//! Owns: the checks of `doctor`, what `clean` removes, recordings made from journals, suggestions for a first plan.
+//! Owns: the checks of `doctor`, what `models` asks, what `clean` removes, recordings made from journals, suggestions for a first plan.
 //! Takes: the state directory, an engine, models, in the words of the rooms below.
 //! Gives: lists of plain facts for `cli` to print.
 //! Never: runs an agent, prints.
@@ -11,6 +11,7 @@ mod doctor;
 mod engine;
 mod error;
 mod lock;
+mod models;
 mod record;
 
 pub use clean::{Old, old_runs, remove_run};
@@ -19,4 +20,5 @@ pub use doctor::{Check, State, base_images, disk, engine_api, limits, state_dire
 pub use engine::{About, Bootstrap, Engine, ImageLine, Mode, Swept};
 pub use error::{Error, open_models};
 pub use lock::{Held, held};
+pub use models::{Asked, OpenModel, call, models};
 pub use record::cassette;

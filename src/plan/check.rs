@@ -6,7 +6,7 @@ use globset::Glob;
 
 use super::error::Error;
 use super::yaml::At;
-use super::{AgentLimits, Sandbox, bounds, network, raw, units};
+use super::{AgentLimits, Effort, Sandbox, bounds, network, raw, units};
 
 /// The most containers kept ready for one kind of sandbox.
 const MOST_WARM: usize = 16;
@@ -16,6 +16,7 @@ const MOST_WARM: usize = 16;
 pub(super) struct Agent {
     pub limits: AgentLimits,
     pub temperature: Option<f64>,
+    pub effort: Option<Effort>,
     pub context_window: Option<u64>,
 }
 
@@ -32,6 +33,7 @@ impl Default for Agent {
                 reply_tokens: 8000,
             },
             temperature: None,
+            effort: None,
             context_window: None,
         }
     }
@@ -289,6 +291,7 @@ pub(super) fn lay_agent(
         timeout,
     )?;
     agent.temperature = temperature(at, layer.temperature)?.or(agent.temperature);
+    agent.effort = layer.effort.or(agent.effort);
     agent.context_window = window(at, layer.context_window)?.or(agent.context_window);
     Ok(agent)
 }

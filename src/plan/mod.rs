@@ -124,6 +124,8 @@ pub struct Role {
     /// Its own models, else empty.
     pub model: Vec<String>,
     pub temperature: Option<f64>,
+    /// How much the model should think; None: as it does by itself.
+    pub effort: Option<Effort>,
     pub context_window: Option<u64>,
     pub sandbox: Sandbox,
     pub limits: AgentLimits,
@@ -264,13 +266,25 @@ pub struct OwnTool {
     pub command: String,
 }
 
+/// How much a model should think before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    Minimal,
+    Low,
+    Medium,
+    High,
+}
+
 /// A model server named by the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provider {
-    /// `openai` (chat completions) or `anthropic` (messages).
+    /// `openai` (chat completions), `openai-responses` or `anthropic` (messages).
     pub kind: String,
     pub base_url: String,
     pub api_key_env: Option<String>,
+    /// How the server differs from others, by a name the model room knows.
+    pub profile: Option<String>,
     pub context_window: Option<u64>,
     /// US dollars a million tokens: input, cached input, output.
     pub price: Option<(f64, f64, f64)>,

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(super) use super::consent::{ApproverForm, HooksForm};
 pub(super) use super::forms::{Command, Count, Roles, RolesShape, Size, Time, Words};
-use super::{Action, History, Kind, PermissionMode};
+use super::{Action, Effort, History, Kind, PermissionMode};
 
 /// A Wharf plan: roles, limits, sandbox, permissions and acceptance of a task.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -108,6 +108,8 @@ pub(super) struct Agent {
     /// Sampling temperature, sent only when given.
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
+    /// How much the model should think before it answers, sent only when given.
+    pub effort: Option<Effort>,
     /// Tokens a request and its reply may hold together; default: what is known of the model.
     #[schemars(range(min = 1024))]
     pub context_window: Option<Count>,
@@ -335,6 +337,9 @@ pub(super) struct Provider {
     /// The environment variable that holds the key, where one is needed.
     #[serde(default)]
     pub api_key_env: Option<String>,
+    /// How the server differs from others of its kind; default: what its host tells.
+    #[serde(default)]
+    pub profile: Option<Profile>,
     #[serde(default)]
     pub context_window: Option<Count>,
     #[serde(default)]
@@ -346,7 +351,26 @@ pub(super) struct Provider {
 #[serde(rename_all = "snake_case")]
 pub(super) enum ProviderKind {
     Openai,
+    #[serde(rename = "openai-responses")]
+    OpenaiResponses,
     Anthropic,
+}
+
+/// How a server differs from others of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Profile {
+    Openai,
+    Azure,
+    Openrouter,
+    Mistral,
+    LlamaCpp,
+    Vllm,
+    Ollama,
+    Litellm,
+    Compatible,
+    Anthropic,
+    Responses,
 }
 
 /// US dollars a million tokens.

@@ -320,11 +320,19 @@ fn one_provider(at: &At<'_>, provider: raw::Provider) -> Result<Provider, Error>
     Ok(Provider {
         kind: match provider.kind {
             raw::ProviderKind::Openai => "openai".to_owned(),
+            raw::ProviderKind::OpenaiResponses => "openai-responses".to_owned(),
             raw::ProviderKind::Anthropic => "anthropic".to_owned(),
         },
         base_url: provider.base_url,
         api_key_env: provider.api_key_env,
+        profile: provider.profile.and_then(word),
         context_window,
         price: price.transpose()?,
     })
+}
+
+/// The word of a profile as it is written.
+fn word(profile: raw::Profile) -> Option<String> {
+    let word = serde_json::to_value(profile).ok()?;
+    word.as_str().map(str::to_owned)
 }

@@ -204,6 +204,11 @@ fn provider(provider: &Provider) -> Value {
     );
     put(
         &mut keys,
+        "profile",
+        provider.profile.as_ref().map(|name| json!(name)),
+    );
+    put(
+        &mut keys,
         "context_window",
         provider.context_window.map(|tokens| json!(tokens)),
     );
@@ -276,6 +281,7 @@ fn agent(role: &Role, base: Option<&Role>) -> Option<Value> {
         "temperature",
         role.temperature.map(|number| json!(number)),
     );
+    put(&mut keys, "effort", role.effort.map(|effort| json!(effort)));
     put(
         &mut keys,
         "context_window",

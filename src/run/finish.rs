@@ -72,6 +72,7 @@ impl Drive {
             tools: Vec::new(),
             reply_tokens: role.limits.reply_tokens.min(2000),
             temperature: role.temperature,
+            effort: agent::effort(role),
         };
         let models = self.shared.models_of(role);
         let asked = super::ask::ask(&self.shared, &who, models, &request, &self.shared.span).await;

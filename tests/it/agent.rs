@@ -277,6 +277,7 @@ fn assignment() -> Assignment {
             tools: Vec::new(),
             model: Vec::new(),
             temperature: None,
+            effort: None,
             context_window: None,
             sandbox,
             limits: limits(),

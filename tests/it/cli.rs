@@ -89,7 +89,7 @@ pub fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 22] = [
     "run",
     "resume",
     "init",
@@ -110,6 +110,7 @@ const VERBS: [&str; 21] = [
     "config",
     "config show",
     "doctor",
+    "models",
     "completions",
 ];
 

@@ -66,6 +66,7 @@ fn role(name: &str) -> (RoleName, Role) {
         tools: Vec::new(),
         model: Vec::new(),
         temperature: None,
+        effort: None,
         context_window: None,
         sandbox: sandbox(),
         limits: AgentLimits {
@@ -344,6 +345,7 @@ fn keys_go_with_their_servers_and_are_masked_everywhere() {
             kind: "anthropic".to_owned(),
             base_url: "https://m.example".to_owned(),
             api_key_env: Some("PLAN_THING".to_owned()),
+            profile: None,
             context_window: None,
             price: Some((1.0, 0.5, 2.0)),
         },

@@ -26,6 +26,8 @@ mod plans;
 mod config;
 
 // What a model's wire survives.
+mod dialects; // what servers differ in, learnt and known
+mod faults; // every fault, over every wire, for every agent
 mod messages; // Anthropic's protocol
 mod real; // servers named by the environment, ignored without
 mod wire; // chat completions
