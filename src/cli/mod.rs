@@ -26,6 +26,7 @@ mod out;
 mod plan;
 mod plan_file;
 mod record;
+mod request;
 mod result;
 mod resume;
 mod run;

@@ -177,7 +177,8 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
     let providers = config.model_providers();
     let mut roles = BTreeMap::new();
     for (name, role) in plan.roles.iter().filter(|(_, role)| !role.model.is_empty()) {
-        roles.insert(name.to_string(), ops::open_models(&role.model, &providers)?);
+        let opened = ops::open_models(&role.model, &providers)?;
+        roles.insert(name.to_string(), config.priced(opened));
     }
     let all_have_one = plan.roles.values().all(|role| !role.model.is_empty());
     if plan.model.is_empty() && !all_have_one {
@@ -186,8 +187,13 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
              anthropic/claude-sonnet-5 or openai/gpt-4.1",
         ));
     }
-    let default = ops::open_models(&plan.model, &providers)?;
-    Ok(Models { default, roles })
+    let default = config.priced(ops::open_models(&plan.model, &providers)?);
+    let summary = config.priced(ops::open_models(&plan.compaction.model, &providers)?);
+    Ok(Models {
+        default,
+        roles,
+        summary,
+    })
 }
 
 fn flags(args: &Args) -> Flags {

@@ -25,6 +25,8 @@ pub(super) struct File {
     /// Bytes of cached images.
     pub cache: Option<Scalar>,
     pub providers: BTreeMap<String, FileProvider>,
+    /// By `provider/model`.
+    pub prices: BTreeMap<String, FilePrice>,
 }
 
 /// A model server, written as in a plan.

@@ -26,6 +26,7 @@ mod finish;
 mod first;
 mod fresh;
 mod gate;
+mod instructions;
 mod keep;
 mod kept;
 mod lock;
@@ -39,7 +40,9 @@ mod report;
 mod resolution;
 mod result;
 mod resume;
+mod salvage;
 mod schedule;
+mod sent;
 mod settings;
 mod shared;
 mod start;
@@ -60,6 +63,7 @@ pub use patch::Root;
 pub use price::unpriced;
 pub use result::of as result_of;
 pub use resume::{Found, Raised, Reopened, reopen, resume};
+pub use sent::{Asked, SUMMARIES, requests};
 pub use start::start;
 pub use summary::*;
 
@@ -136,6 +140,16 @@ pub enum Delivery {
 pub struct Models {
     pub default: Vec<Arc<dyn model::Model>>,
     pub roles: BTreeMap<String, Vec<Arc<dyn model::Model>>>,
+    /// Who sums up long conversations; empty: each agent's own models.
+    pub summary: Vec<Arc<dyn model::Model>>,
+}
+
+impl Models {
+    /// All of them, the default ones first.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<dyn model::Model>> {
+        let roles = self.roles.values().flatten();
+        self.default.iter().chain(roles).chain(&self.summary)
+    }
 }
 
 /// How the run is told to stop: gently (kill what runs, save, resumable) or at once.

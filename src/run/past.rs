@@ -258,6 +258,14 @@ impl Past {
                     });
                 }
             }
+            Event::Compacted {
+                agent, after, how, ..
+            } => {
+                if let Some(talk) = self.talks.get_mut(agent) {
+                    talk.seen(at);
+                    talk.shorten(*after, how);
+                }
+            }
             Event::AgentEnded { agent, end } => {
                 if let Some(talk) = self.talks.get_mut(agent) {
                     talk.seen(at);
@@ -287,8 +295,6 @@ impl Past {
             }
             Event::ModelFailed {
                 agent,
-                call,
-                retry_seconds,
                 spent_tokens,
                 spent_usd,
                 ..
@@ -297,8 +303,7 @@ impl Past {
                     tokens: *spent_tokens as f64,
                     cost_usd: *spent_usd,
                 });
-                self.talk(agent, line)
-                    .failed(*call, retry_seconds.is_none());
+                self.talk(agent, line).failed();
             }
             Event::ModelAnswered {
                 agent,

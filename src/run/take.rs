@@ -6,7 +6,7 @@ use super::board::Notice;
 use super::drive::{Done, Drive};
 use super::schedule::Place;
 use super::worker::End;
-use super::{Error, ends};
+use super::{Error, ends, salvage};
 use crate::agent::Stop;
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::{AgentKind, Event, SubtaskStatus};
@@ -32,7 +32,10 @@ impl Drive {
             .know(&end.snapshot, std::slice::from_ref(&end.start));
         let changed = self.changed(&end.start, &end.snapshot).await?;
         let emptied = end.snapshot != end.start && self.emptied(&end.start, &end.snapshot).await?;
-        let verdict = ends::of(&end.outcome.ended, emptied);
+        let mut verdict = ends::of(&end.outcome.ended, emptied);
+        if let (Err(_), ends::End::Failed(reason)) = (&end.outcome.ended, &mut verdict) {
+            *reason = salvage::with_facts(std::mem::take(reason), &changed, &end.commands);
+        }
         if let Err(stop) = &end.outcome.ended {
             self.note_stop(stop);
         }

@@ -17,6 +17,7 @@ pub mod path;
 pub mod rules;
 mod schema;
 mod spec;
+mod variables;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

@@ -32,6 +32,7 @@ mod wire; // chat completions
 
 // One agent: the tool contract; every way to go wrong, and to end.
 mod agent;
+mod compaction; // conversations that are summed up, and what was sent
 mod tools;
 
 // Trees, snapshots, merges, delivery, apply.
@@ -61,6 +62,7 @@ mod runs;
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone
+mod phases; // Ctrl-C in each phase of a run, and going on from there
 mod revived; // killed and resumed
 mod stops; // signals, kills, and what dead runs leave
 mod traces; // what a tracing backend sees of them
