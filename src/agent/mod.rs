@@ -9,6 +9,7 @@
 //! in the last of them or follows from the reply alone, so a conversation is rebuilt from replies and
 //! results and needs no record of its own but what it was told when it went on in another process.
 
+mod compaction;
 mod effort;
 pub mod first;
 pub mod history;
@@ -16,14 +17,16 @@ mod leak;
 mod limits;
 mod permit;
 mod reachable;
+mod report;
 mod stall;
 mod summary;
 mod turn;
 mod words;
 mod work;
 
-pub use permit::Permit;
+pub use compaction::{Shortened, Way};
 pub use effort::effort;
+pub use permit::Permit;
 pub use reachable::Reachable;
 pub use summary::messages as summary;
 pub use work::work;
@@ -54,6 +57,10 @@ pub struct Assignment {
     pub key: model::Key,
     /// Replies to go on from, in order; empty for a fresh agent.
     pub past: Vec<Past>,
+    /// How an earlier process shortened the conversation, each with the turns that were done before.
+    pub shortened: Vec<(u32, Way)>,
+    /// Tokens that a request for a summary and its reply may hold together.
+    pub summary_window: u64,
     /// What an earlier process used of its time.
     pub spent: Duration,
     /// The agent's span: turns put theirs under it.
@@ -80,6 +87,18 @@ pub trait Checkpoint: Send + Sync {
         request: model::Request,
         span: &'a trace::Span,
     ) -> BoxFuture<'a, Result<model::Reply, Stop>>;
+
+    /// One logical call for the `number`th summary of the conversation, on the same pot; one that an
+    /// earlier process paid for is given again.
+    fn condense<'a>(
+        &'a self,
+        number: u32,
+        request: model::Request,
+        span: &'a trace::Span,
+    ) -> BoxFuture<'a, Result<model::Reply, Stop>>;
+
+    /// The conversation was shortened: for the journal.
+    fn shortened<'a>(&'a self, how: &'a Shortened) -> BoxFuture<'a, Result<(), Stop>>;
 
     /// The sandbox as it is now.
     fn sandbox(&self) -> Arc<dyn sandbox::Sandbox>;
@@ -185,6 +204,9 @@ pub enum Stop {
     /// Five answers in a row without a usable call; `why` is what the last one lacked.
     #[error("the model gave no usable tool call {answers} times in a row ({why})")]
     NoCall { answers: u32, why: String },
+    /// Its report said nothing, or too much, twice.
+    #[error("the agent handed in no usable report: it {fault}")]
+    NoReport { fault: String },
     /// The same call with the same result, again and again.
     #[error("the agent repeated {tool} with the same result {times} times")]
     Stalled { tool: String, times: u32 },
@@ -230,7 +252,10 @@ pub enum Resource {
 impl Stop {
     /// True when the turn it came in is whole and is to be kept; else its calls are run again on resume.
     fn keeps_turn(&self) -> bool {
-        matches!(self, Self::Stalled { .. } | Self::AgentLimit { .. })
+        matches!(
+            self,
+            Self::Stalled { .. } | Self::AgentLimit { .. } | Self::NoReport { .. }
+        )
     }
 }
 
@@ -239,7 +264,9 @@ impl Stop {
     pub fn word(&self) -> &'static str {
         match self {
             Self::AgentLimit { .. } | Self::RunLimit(_) => "budget_exceeded",
-            Self::NoCall { .. } | Self::Stalled { .. } => "invalid_response",
+            Self::NoCall { .. } | Self::Stalled { .. } | Self::NoReport { .. } => {
+                "invalid_response"
+            }
             Self::Model { .. } => "model_error",
             Self::ContextOverflow => "context_overflow",
             Self::Environment { .. } | Self::Broken { .. } => "sandbox_lost",

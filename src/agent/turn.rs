@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stall::{Pace, STOPPED};
 use super::work::{Step, Worker};
-use super::{CallOutput, Stop, Turn, words};
+use super::{CallOutput, Stop, Turn, report, words};
 use crate::model::{self, Finish, Reply};
 use crate::tools::{self, Call, Kind, Output, clip};
 use crate::{plan, sandbox, trace};
@@ -136,6 +136,8 @@ impl Worker<'_> {
             self.asked_to_check = true;
             course.usable = true;
             Some(words::CHECK_FIRST.to_string())
+        } else if let Some(fault) = self.fault(&call.arguments) {
+            Some(self.ask_again(course, fault))
         } else {
             match self.bounded(self.checkpoint.accept(&call.arguments)).await {
                 Ok(Ok(Ok(()))) => None,
@@ -159,6 +161,24 @@ impl Worker<'_> {
             }
         };
         self.answer(course, made, Some(call), output);
+    }
+
+    /// What is wrong with a report; other ending calls are checked by the run.
+    fn fault(&self, arguments: &Value) -> Option<String> {
+        let reports = self.tools.ending() == tools::Ending::Report.tool();
+        report::fault(arguments).filter(|_| reports)
+    }
+
+    /// A report without use is asked for once more, in the same conversation; then it ends the agent.
+    fn ask_again(&mut self, course: &mut Course, fault: String) -> String {
+        let told = words::report_again(&fault);
+        if self.asked_again || self.used.turns >= self.role.limits.turns {
+            course.stop = Some(Stop::NoReport { fault });
+        } else {
+            self.asked_again = true;
+            course.usable = true;
+        }
+        told
     }
 
     /// A worker with a shell that calls edits done without having run anything after them.
@@ -353,6 +373,7 @@ impl Worker<'_> {
     fn note(&mut self, course: &mut Course) {
         self.used.time = self.elapsed();
         let near = self.used.near(&self.role.limits, self.tools.ending());
+        let near = near.or_else(|| self.used.marks(&self.role.limits));
         if let (Some(last), Some(near)) = (course.results.last_mut(), near)
             && course.ended.is_none()
         {

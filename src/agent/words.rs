@@ -78,6 +78,17 @@ pub const CHECK_FIRST: &str = "not handed in yet: no command was run after your 
                                it works (the acceptance commands, the tests, the program), then make this call \
                                again";
 
+/// Begins what asks for a report again.
+pub const REPORT_AGAIN: &str = "not handed in: your report ";
+
+/// Asks for a report again.
+pub fn report_again(fault: &str) -> String {
+    format!(
+        "{REPORT_AGAIN}{fault}. Make the call again with what you did, what you found and where, in a few \
+         sentences that stand alone"
+    )
+}
+
 /// Answers a call past the limit of tool calls.
 pub fn no_calls_left(ending: &str) -> String {
     format!("not run: your tool calls are used up; call {ending} with what you have")
@@ -113,4 +124,24 @@ pub fn repeating(times: u32) -> String {
 /// Told when files of the turn were not carried into its snapshot.
 pub fn left_out(paths: &[String]) -> String {
     format!("[not kept with your changes: {}]", paths.join("; "))
+}
+
+/// Stands in the place of turns that were summed up.
+pub fn summed_up(summary: &str) -> String {
+    format!(
+        "# Your work so far, summed up\n\n[Your earlier turns were replaced by these notes to save room. They \
+         are no source to quote from: read a file or run a command again before you rely on its exact \
+         words.]\n\n{summary}"
+    )
+}
+
+/// In a fence that nothing inside can close.
+pub fn fenced(text: &str) -> String {
+    let longest = text
+        .split(|c| c != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or_default();
+    let fence = "`".repeat((longest + 1).max(3));
+    format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
 }

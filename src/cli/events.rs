@@ -1,7 +1,7 @@
 //! One readable line for each record of a journal.
 
 use super::wording::{WIDTH, command_line, few, status_word, who};
-use super::{decisions, text};
+use super::{decisions, request, text};
 use crate::journal::{EgressStep, Event, Line};
 
 /// The line of a journal record, its time first.
@@ -195,6 +195,14 @@ fn event(event: &Event) -> String {
         Event::PermissionAsked { .. } | Event::PermissionDecided { .. } | Event::HookRan { .. } => {
             decisions::event(event)
         }
+        Event::RequestMade { agent, call, .. } => request::made(agent, *call),
+        Event::Compacted {
+            agent,
+            how,
+            messages,
+            tokens,
+            ..
+        } => request::shortened(agent, how, *messages, *tokens),
         Event::ModelAsked {
             agent,
             call,
@@ -203,8 +211,9 @@ fn event(event: &Event) -> String {
             reserved_tokens,
             ..
         } => format!(
-            "{} asks (call {call}, attempt {attempt}): {}, {} tokens reserved",
+            "{} asks ({}, attempt {attempt}): {}, {} tokens reserved",
             agent.subtask,
+            request::named(*call),
             text::plural(*messages, "message"),
             text::count(*reserved_tokens)
         ),
@@ -216,8 +225,9 @@ fn event(event: &Event) -> String {
             cost_usd,
             seconds,
         } => format!(
-            "{} answer {call}: {} ({} in, {} out{}, {})",
+            "{} answer to {}: {} ({} in, {} out{}, {})",
             agent.subtask,
+            request::named(*call),
             answer(reply),
             text::count(usage.input_tokens),
             text::count(usage.output_tokens),

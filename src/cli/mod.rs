@@ -30,6 +30,7 @@ mod out;
 mod plan;
 mod plan_file;
 mod record;
+mod request;
 mod result;
 mod resume;
 mod run;

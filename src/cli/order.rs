@@ -182,10 +182,8 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
     let providers = config.model_providers();
     let mut roles = BTreeMap::new();
     for (name, role) in plan.roles.iter().filter(|(_, role)| !role.model.is_empty()) {
-        roles.insert(
-            name.to_string(),
-            ops::open_models(&role.model, &providers, &config.secrets)?,
-        );
+        let opened = ops::open_models(&role.model, &providers, &config.secrets)?;
+        roles.insert(name.to_string(), config.priced(opened));
     }
     let all_have_one = plan.roles.values().all(|role| !role.model.is_empty());
     if plan.model.is_empty() && !all_have_one {
@@ -194,8 +192,14 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
              anthropic/claude-sonnet-5 or openai/gpt-4.1",
         ));
     }
-    let default = ops::open_models(&plan.model, &providers, &config.secrets)?;
-    Ok(Models { default, roles })
+    let open = |names: &[String]| ops::open_models(names, &providers, &config.secrets);
+    let default = config.priced(open(&plan.model)?);
+    let summary = config.priced(open(&plan.compaction.model)?);
+    Ok(Models {
+        default,
+        roles,
+        summary,
+    })
 }
 
 fn flags(args: &Args) -> Flags {

@@ -29,6 +29,8 @@ pub(super) struct File {
     pub hooks: Option<plan::HooksForm>,
     /// As `permissions.approver` of a plan.
     pub approver: Option<plan::ApproverForm>,
+    /// By `provider/model`.
+    pub prices: BTreeMap<String, FilePrice>,
 }
 
 /// A model server, written as in a plan.

@@ -85,6 +85,8 @@ pub struct Config {
     cache_source: Source,
     /// By name: `openai`, `anthropic`, the user's, and after `apply` the plan's.
     pub providers: BTreeMap<String, Provider>,
+    /// By `provider/model`: the user's, and after `apply` the plan's.
+    pub prices: BTreeMap<String, Price>,
     pub trace: trace::Options,
     /// After `apply`: what the plan lets Wharf add to requests, by the variable that holds it.
     pub credentials: BTreeMap<String, String>,
@@ -202,6 +204,7 @@ pub fn load_with(flags: &Flags, cwd: &Path, env: Env) -> Result<Config, Error> {
         over: Layer::of_flags(flags, &env, cwd, &state)?,
         under: Layer::of_file(&file, &path)?,
         providers: providers::known(&file.providers, &env)?,
+        prices: providers::prices(&file.prices)?,
         credentials: BTreeMap::new(),
         consent: consent::of_file(&file, &path, &env)?,
         secrets: env.secrets(),

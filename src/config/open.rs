@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::{Config, Provider, Wire};
+use super::{Config, Price, Provider, Wire};
 use crate::{model, sandbox, workspace};
 
 impl Config {
@@ -11,6 +12,15 @@ impl Config {
     pub fn model_providers(&self) -> BTreeMap<String, model::Provider> {
         let named = |provider: &Provider| (provider.name.clone(), of_model(provider));
         self.providers.values().map(named).collect()
+    }
+
+    /// Models at the prices that plan and user gave for their names; the others as they are.
+    pub fn priced(&self, models: Vec<Arc<dyn model::Model>>) -> Vec<Arc<dyn model::Model>> {
+        let at = |model: Arc<dyn model::Model>| match self.prices.get(&model.about().name) {
+            Some(price) => model::price::at(model, to_model(price)),
+            None => model,
+        };
+        models.into_iter().map(at).collect()
     }
 
     /// The git program of the operator's search path.
@@ -61,10 +71,14 @@ fn of_model(provider: &Provider) -> model::Provider {
         profile: provider.profile.clone(),
         learned: model::profile::Learned::default(),
         context_window: provider.context_window,
-        price: provider.price.map(|price| model::Price {
-            input: price.input,
-            cached_input: price.cached_input,
-            output: price.output,
-        }),
+        price: provider.price.as_ref().map(to_model),
+    }
+}
+
+fn to_model(price: &Price) -> model::Price {
+    model::Price {
+        input: price.input,
+        cached_input: price.cached_input,
+        output: price.output,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::file::{FileKind, FileProvider};
+use super::file::{FileKind, FilePrice, FileProvider};
 use super::{Env, Error};
 use crate::plan;
 
@@ -99,14 +99,8 @@ pub(super) fn known(
     }
     for (name, own) in own {
         check_url(&format!("`providers.{name}.base_url`"), &own.base_url)?;
-        let price = own.price.map(|p| Price {
-            input: p.input,
-            cached_input: p.cached_input.unwrap_or(p.input),
-            output: p.output,
-        });
-        if let Some(price) = price {
-            check_price(name, price)?;
-        }
+        let named = || format!("`providers.{name}.price`");
+        let price = own.price.map(|given| price(named(), given)).transpose()?;
         let provider = Provider {
             name: name.clone(),
             wire: match own.kind {
@@ -185,12 +179,25 @@ fn check_url(name: &str, url: &str) -> Result<(), Error> {
     })
 }
 
-fn check_price(name: &str, price: Price) -> Result<(), Error> {
+/// The user's prices of models.
+pub(super) fn prices(own: &BTreeMap<String, FilePrice>) -> Result<BTreeMap<String, Price>, Error> {
+    let whole = |(name, given): (&String, &FilePrice)| {
+        Ok((name.clone(), price(format!("`prices.{name}`"), *given)?))
+    };
+    own.iter().map(whole).collect()
+}
+
+fn price(key: String, given: FilePrice) -> Result<Price, Error> {
+    let price = Price {
+        input: given.input,
+        cached_input: given.cached_input.unwrap_or(given.input),
+        output: given.output,
+    };
     let parts = [price.input, price.cached_input, price.output];
     match parts.iter().find(|part| !part.is_finite() || **part < 0.0) {
-        None => Ok(()),
+        None => Ok(price),
         Some(part) => Err(Error::Value {
-            name: format!("`providers.{name}.price`"),
+            name: key,
             value: part.to_string(),
             why: "a price is a number of US dollars, zero or more".to_owned(),
         }),

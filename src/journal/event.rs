@@ -154,6 +154,32 @@ pub enum Event {
         #[serde(default)]
         spent_usd: f64,
     },
+    /// What goes out with a call, so that it can be shown: as the agent's own request before it where
+    /// nothing else is said.
+    RequestMade {
+        agent: Agent,
+        call: u32,
+        /// Messages at its beginning that are those of the request before.
+        same: usize,
+        /// The others.
+        messages: Vec<Value>,
+        /// The tools, where they are not those of the request before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Vec<Value>>,
+    },
+    /// An agent's conversation was made shorter before a request.
+    Compacted {
+        agent: Agent,
+        /// Turns that were done by then.
+        after: u32,
+        /// How: `elided`, `summarised` with its text, `not_summarised` with the reason, `dropped`,
+        /// `overflowed`.
+        how: Value,
+        /// Before and after.
+        messages: (usize, usize),
+        /// The same, estimated.
+        tokens: (u64, u64),
+    },
     /// A turn's calls ran; their results and, when files changed, the snapshot they led to.
     TurnDone {
         agent: Agent,
@@ -334,6 +360,9 @@ pub struct AgentEnd {
     pub snapshot: Option<CommitId>,
     /// Paths left out of its snapshots, each with the reason.
     pub left_out: Vec<String>,
+    /// The commands it ran last, each with its exit code, where it ended without its ending call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -225,7 +225,7 @@ impl Tail {
             *event = serde_json::from_value(value).map_err(encode)?;
             text = line(event).map_err(encode)?;
         }
-        if text.len() > beside::LARGEST && matches!(event, Event::TurnDone { .. }) {
+        if text.len() > beside::LARGEST && beside::may_be_large(event) {
             let dir = self.path.parent().unwrap_or(Path::new("."));
             beside::put(dir, event).map_err(|error| self.say("keep an output beside", &error))?;
             text = line(event).map_err(encode)?;

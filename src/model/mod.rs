@@ -96,6 +96,12 @@ pub struct Key {
     pub call: u32,
 }
 
+impl Key {
+    /// Summaries of an agent's own conversation count from here, so that its other calls have the same
+    /// ordinals with and without them.
+    pub const SUMMARIES: u32 = 1_000_000;
+}
+
 #[derive(Clone, Debug)]
 pub struct Request {
     pub key: Key,

@@ -25,6 +25,7 @@ mod roles;
 mod sections;
 mod submit;
 mod units;
+mod warnings;
 mod words;
 mod write;
 mod yaml;
@@ -98,6 +99,8 @@ pub struct Plan {
     /// A fixed DAG; empty means that the coordinator plans.
     pub subtasks: Vec<Subtask>,
     pub providers: BTreeMap<String, Provider>,
+    /// US dollars a million tokens by `provider/model`: input, cached input, output.
+    pub prices: BTreeMap<String, (f64, f64, f64)>,
     /// Sandbox settings for what Wharf itself runs (acceptance commands); roles carry their own merged ones.
     pub sandbox: Sandbox,
     /// SHA-256 of the plan's text and of every file it loaded, hex.
@@ -251,12 +254,30 @@ pub struct AcceptanceCommand {
     pub timeout: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compaction {
-    /// Share of the context window at which old tool output is elided.
+    /// Share of the context window at which a conversation is shortened.
     pub at: f64,
     /// Messages at the end that stay whole.
     pub keep: usize,
+    /// Words that a summary may have.
+    pub words: usize,
+    /// Who writes summaries, in order of fall-back; empty: each agent's own model.
+    pub model: Vec<String>,
+    /// Messages past which it is shortened too; None: however many.
+    pub messages: Option<usize>,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self {
+            at: 0.7,
+            keep: 6,
+            words: 500,
+            model: Vec::new(),
+            messages: None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,8 @@ use super::graph::Dag;
 use super::nodes::GraphError;
 use super::roles::{self, Ground, Layer, Layers};
 use super::sections::{
-    acceptance, compaction, hooks, own_tools, permissions, providers, run_limits, votes, workspace,
+    acceptance, compaction, hooks, own_tools, permissions, prices, providers, run_limits, votes,
+    workspace,
 };
 use super::yaml::{At, Source};
 use super::{Kind, OwnTool, Plan, Role, Sandbox, Subtask, built_in, raw};
@@ -61,6 +62,7 @@ pub fn parse(text: &str, name: &str, load: Load<'_>) -> Result<Plan, Error> {
         tools,
         subtasks,
         providers: providers(&top, file.providers.unwrap_or_default())?,
+        prices: prices(&top, file.prices.unwrap_or_default())?,
         sandbox,
         hash: hash(text, &loader.loaded),
     })

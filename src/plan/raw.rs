@@ -45,6 +45,8 @@ pub(super) struct Plan {
     pub subtasks: Option<Vec<Subtask>>,
     /// Model servers by name; a model is then written `name/model`.
     pub providers: Option<BTreeMap<String, Provider>>,
+    /// What models cost, by `provider/model`; beats a provider's price and Wharf's own list.
+    pub prices: Option<BTreeMap<String, Price>>,
 }
 
 /// The operator's directory.
@@ -265,6 +267,14 @@ pub(super) struct Compaction {
     /// Messages at the end kept whole; default: 6.
     #[schemars(range(min = 1))]
     pub keep: Option<Count>,
+    /// Words that a summary of what is left out may have; default: 500.
+    #[schemars(range(min = 50, max = 5000))]
+    pub words: Option<Count>,
+    /// The model, or models in order of fall-back, that write summaries; default: the agent's own.
+    pub model: Option<Words>,
+    /// Messages past which a conversation is shortened whatever its size; default: however many.
+    #[schemars(range(min = 8))]
+    pub messages: Option<Count>,
 }
 
 /// One kind of agent; what is not said comes from the built-in role of its name and the plan's top level.

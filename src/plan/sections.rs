@@ -221,7 +221,31 @@ pub(super) fn compaction(top: &At<'_>, compaction: raw::Compaction) -> Result<Co
     }
     let mut keep = 6;
     check::count(&at.key("keep"), compaction.keep, 1, &mut keep)?;
-    Ok(Compaction { at: share, keep })
+    let usual = Compaction::default();
+    let mut words = usual.words;
+    check::count(&at.key("words"), compaction.words, 50, &mut words)?;
+    if words > 5_000 {
+        let message = format!("`compaction.words` is {words}: that is no summary");
+        return Err(at.key("words").value_fault(message, "write 5000 or less"));
+    }
+    let model = compaction.model.as_ref();
+    let model = model.map(|words| check::models(&at.key("model"), words));
+    let mut messages = usual.messages.unwrap_or_default();
+    let least = keep as u64 + 2;
+    let many = compaction.messages.is_some();
+    check::count(
+        &at.key("messages"),
+        compaction.messages,
+        least.max(8),
+        &mut messages,
+    )?;
+    Ok(Compaction {
+        at: share,
+        keep,
+        words,
+        model: model.transpose()?.unwrap_or_default(),
+        messages: many.then_some(messages),
+    })
 }
 
 pub(super) fn own_tools(
@@ -285,6 +309,37 @@ pub(super) fn providers(
     Ok(providers)
 }
 
+pub(super) fn prices(
+    top: &At<'_>,
+    list: BTreeMap<String, raw::Price>,
+) -> Result<BTreeMap<String, (f64, f64, f64)>, Error> {
+    let at = top.key("prices");
+    let mut prices = BTreeMap::new();
+    for (name, given) in list {
+        let at = at.key(&name);
+        if !name
+            .split_once('/')
+            .is_some_and(|(provider, model)| is_valid(provider) && !model.is_empty())
+        {
+            let message = format!("`{name}` names no model");
+            return Err(at.key_fault(message, "write `provider/model`, as `model:` has it"));
+        }
+        let whole = price(&at, &given)?;
+        prices.insert(name, whole);
+    }
+    Ok(prices)
+}
+
+fn price(at: &At<'_>, given: &raw::Price) -> Result<(f64, f64, f64), Error> {
+    let part = |key: &str, usd| check::amount(&at.key(key), usd, 0.0);
+    let cached = given.cached_input.unwrap_or(given.input);
+    Ok((
+        part("input", given.input)?,
+        part("cached_input", cached)?,
+        part("output", given.output)?,
+    ))
+}
+
 fn one_provider(at: &At<'_>, provider: raw::Provider) -> Result<Provider, Error> {
     let url = &provider.base_url;
     let rest = url
@@ -308,15 +363,7 @@ fn one_provider(at: &At<'_>, provider: raw::Provider) -> Result<Provider, Error>
     }
     let context_window = check::window(at, provider.context_window)?;
     let money = at.key("price");
-    let price = provider.price.map(|price| {
-        let part = |key: &str, usd| check::amount(&money.key(key), usd, 0.0);
-        let cached = price.cached_input.unwrap_or(price.input);
-        Ok((
-            part("input", price.input)?,
-            part("cached_input", cached)?,
-            part("output", price.output)?,
-        ))
-    });
+    let price = provider.price.map(|given| price(&money, &given));
     Ok(Provider {
         kind: match provider.kind {
             raw::ProviderKind::Openai => "openai".to_owned(),

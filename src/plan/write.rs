@@ -42,12 +42,15 @@ impl Plan {
         put(&mut file, "protect", words_list(&self.protect));
         put(&mut file, "acceptance", self.acceptance_keys());
         if self.compaction != built_in.compaction {
-            let keys = json!({"at": self.compaction.at, "keep": self.compaction.keep});
-            file.insert("compaction".to_owned(), keys);
+            file.insert("compaction".to_owned(), compaction(&self.compaction));
         }
         put(&mut file, "roles", self.role_keys(&built_in));
         put(&mut file, "tools", self.tool_keys());
         put(&mut file, "providers", self.provider_keys());
+        let prices = self.prices.iter();
+        let prices: Map<String, Value> =
+            prices.map(|(name, p)| (name.clone(), price(*p))).collect();
+        put(&mut file, "prices", filled(prices));
         if !subtasks.is_empty() {
             file.insert(
                 "subtasks".to_owned(),
@@ -212,11 +215,12 @@ fn provider(provider: &Provider) -> Value {
         "context_window",
         provider.context_window.map(|tokens| json!(tokens)),
     );
-    let price = provider.price.map(
-        |(input, cached, output)| json!({"input": input, "cached_input": cached, "output": output}),
-    );
-    put(&mut keys, "price", price);
+    put(&mut keys, "price", provider.price.map(price));
     Value::Object(keys)
+}
+
+fn price((input, cached, output): (f64, f64, f64)) -> Value {
+    json!({"input": input, "cached_input": cached, "output": output})
 }
 
 fn sandbox(own: &Sandbox, below: &Sandbox) -> Option<Value> {
@@ -330,6 +334,20 @@ fn filled(keys: Map<String, Value>) -> Option<Value> {
 }
 
 /// One word as text, several as a list.
+fn compaction(compaction: &super::Compaction) -> Value {
+    let mut keys = Map::new();
+    keys.insert("at".to_owned(), json!(compaction.at));
+    keys.insert("keep".to_owned(), json!(compaction.keep));
+    keys.insert("words".to_owned(), json!(compaction.words));
+    put(&mut keys, "model", words(&compaction.model));
+    put(
+        &mut keys,
+        "messages",
+        compaction.messages.map(|most| json!(most)),
+    );
+    Value::Object(keys)
+}
+
 fn words(list: &[String]) -> Option<Value> {
     match list {
         [one] => Some(json!(one)),

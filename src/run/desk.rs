@@ -1,6 +1,6 @@
 //! What an agent's loop reaches of the run: its model, its sandbox, its snapshots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,13 +16,14 @@ use super::bounds;
 use super::consent::Asked;
 use super::keep::Looked;
 use super::recall::Recalled;
+use super::sent::Sent;
 use super::shared::Shared;
 use super::trees::Standing;
 use super::words;
-use crate::agent::{Checkpoint, Permit, Stop, Turn};
+use crate::agent::{Checkpoint, Permit, Shortened, Stop, Turn};
 use crate::id::CommitId;
 use crate::journal::{Agent, Event};
-use crate::model::{Model, Reply, Request};
+use crate::model::{Key, Model, Reply, Request};
 use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
 use crate::tools::{Call, Output, Set};
 use crate::trace::Span;
@@ -54,6 +55,10 @@ pub(super) struct Now {
     pub handed_in: bool,
     /// The numbers of journaled results that a verdict may rest on.
     results: BTreeSet<u32>,
+    /// Summaries of its conversation that an earlier process paid for.
+    summaries: BTreeMap<u32, Reply>,
+    /// Its last own request, as the journal has it.
+    sent: Sent,
 }
 
 impl Desk {
@@ -76,6 +81,8 @@ impl Desk {
             owed: BTreeSet::new(),
             handed_in: false,
             results: BTreeSet::new(),
+            summaries: BTreeMap::new(),
+            sent: Sent::default(),
         });
         let (calls, reopened) = (AtomicU32::new(0), AtomicU32::new(0));
         Ok(Self {
@@ -98,6 +105,7 @@ impl Desk {
         self.now.send_modify(|now| {
             now.left_out.clone_from(&recalled.left_out);
             now.results.clone_from(&recalled.results);
+            now.summaries.clone_from(&recalled.summaries);
         });
     }
 
@@ -126,9 +134,60 @@ impl Desk {
         request.key.round = self.who.round;
         request.key.subtask = self.who.subtask.to_string();
         request.key.role = self.who.role.to_string();
-        request.key.call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let call = self.calls.load(Ordering::SeqCst) + 1;
+        request.key.call = call;
         self.doing("thinking");
-        ask::ask(&self.shared, &self.who, &self.models, &request, span).await
+        let made = self.now.borrow().sent.event(&self.who, &request);
+        self.shared.journal.note(made);
+        let asked = ask::ask(&self.shared, &self.who, &self.models, &request, span).await;
+        // A call that came to nothing leaves its number to the next: recordings have no gap.
+        if asked.is_ok() {
+            self.calls.store(call, Ordering::SeqCst);
+        }
+        self.now
+            .send_modify(|now| now.sent = Sent::of(request.messages, request.tools));
+        asked
+    }
+
+    async fn ask_summary(
+        &self,
+        number: u32,
+        mut request: Request,
+        span: &Span,
+    ) -> Result<Reply, Stop> {
+        let paid = self.now.borrow().summaries.get(&number).cloned();
+        if let Some(reply) = paid {
+            return Ok(reply);
+        }
+        let models = match self.shared.models.summary.as_slice() {
+            [] => &self.models,
+            own => own,
+        };
+        request.key.round = self.who.round;
+        request.key.subtask = self.who.subtask.to_string();
+        request.key.role = self.who.role.to_string();
+        request.key.call = Key::SUMMARIES + number;
+        let made = Sent::default().event(&self.who, &request);
+        self.shared.journal.note(made);
+        ask::ask(&self.shared, &self.who, models, &request, span).await
+    }
+
+    async fn journal_shortened(&self, how: &Shortened) -> Result<(), Stop> {
+        let event = Event::Compacted {
+            agent: self.who.clone(),
+            after: how.after,
+            how: serde_json::to_value(&how.way).unwrap_or_default(),
+            messages: (how.before.messages, how.then.messages),
+            tokens: (how.before.tokens, how.then.tokens),
+        };
+        if !how.way.is_recorded() {
+            self.shared.journal.note(event);
+            return Ok(());
+        }
+        let written = self.shared.journal.append(event).await;
+        written.map(|_| ()).map_err(|error| Stop::Environment {
+            reason: error.to_string(),
+        })
     }
 
     async fn turn_done(&self, turn: &Turn) -> Result<Vec<String>, Stop> {
@@ -190,6 +249,19 @@ impl Desk {
 impl Checkpoint for Desk {
     fn ask<'a>(&'a self, request: Request, span: &'a Span) -> BoxFuture<'a, Result<Reply, Stop>> {
         Box::pin(self.ask_model(request, span))
+    }
+
+    fn condense<'a>(
+        &'a self,
+        number: u32,
+        request: Request,
+        span: &'a Span,
+    ) -> BoxFuture<'a, Result<Reply, Stop>> {
+        Box::pin(self.ask_summary(number, request, span))
+    }
+
+    fn shortened<'a>(&'a self, how: &'a Shortened) -> BoxFuture<'a, Result<(), Stop>> {
+        Box::pin(self.journal_shortened(how))
     }
 
     fn sandbox(&self) -> Arc<dyn Sandbox> {

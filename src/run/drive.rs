@@ -149,6 +149,8 @@ impl Drive {
         if !self.shared.past.resumed() {
             self.warn_of_recording();
             super::bounds::warn_of_memory(&self.shared);
+            let warnings = self.shared.plan.warnings();
+            warnings.into_iter().for_each(|text| self.shared.warn(text));
         }
         loop {
             self.round += 1;

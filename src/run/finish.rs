@@ -247,9 +247,8 @@ fn failure(status: super::Status) -> Option<(&'static str, &'static str)> {
 
 /// The names of a run's models, each once, the default ones first.
 pub(super) fn model_names(models: &Models) -> Vec<String> {
-    let all = models.default.iter().chain(models.roles.values().flatten());
     let mut names = Vec::new();
-    for name in all.map(|m| m.about().name) {
+    for name in models.all().map(|m| m.about().name) {
         if !names.contains(&name) {
             names.push(name);
         }

@@ -32,6 +32,7 @@ mod fresh;
 mod gate;
 mod history;
 mod hooking;
+mod instructions;
 mod keep;
 mod kept;
 mod lock;
@@ -47,7 +48,9 @@ mod report;
 mod resolution;
 mod result;
 mod resume;
+mod salvage;
 mod schedule;
+mod sent;
 mod settings;
 mod shared;
 mod start;
@@ -69,6 +72,7 @@ pub use patch::Root;
 pub use price::unpriced;
 pub use result::of as result_of;
 pub use resume::{Found, Raised, Reopened, reopen, resume};
+pub use sent::{Asked, SUMMARIES, requests};
 pub use start::start;
 pub use summary::*;
 
@@ -146,6 +150,16 @@ pub enum Delivery {
 pub struct Models {
     pub default: Vec<Arc<dyn model::Model>>,
     pub roles: BTreeMap<String, Vec<Arc<dyn model::Model>>>,
+    /// Who sums up long conversations; empty: each agent's own models.
+    pub summary: Vec<Arc<dyn model::Model>>,
+}
+
+impl Models {
+    /// All of them, the default ones first.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<dyn model::Model>> {
+        let roles = self.roles.values().flatten();
+        self.default.iter().chain(roles).chain(&self.summary)
+    }
 }
 
 /// How the run is told to stop: gently (kill what runs, save, resumable) or at once.

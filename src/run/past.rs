@@ -271,6 +271,14 @@ impl Past {
                     });
                 }
             }
+            Event::Compacted {
+                agent, after, how, ..
+            } => {
+                if let Some(talk) = self.talks.get_mut(agent) {
+                    talk.seen(at);
+                    talk.shorten(*after, how);
+                }
+            }
             Event::AgentEnded { agent, end } => {
                 if let Some(talk) = self.talks.get_mut(agent) {
                     talk.seen(at);
@@ -300,8 +308,6 @@ impl Past {
             }
             Event::ModelFailed {
                 agent,
-                call,
-                retry_seconds,
                 spent_tokens,
                 spent_usd,
                 ..
@@ -310,8 +316,7 @@ impl Past {
                     tokens: *spent_tokens as f64,
                     cost_usd: *spent_usd,
                 });
-                self.talk(agent, line)
-                    .failed(*call, retry_seconds.is_none());
+                self.talk(agent, line).failed();
             }
             Event::ModelAnswered {
                 agent,

@@ -217,8 +217,8 @@ fn past(read: Read, seq: u64, resumed: Event, models: &Models) -> Past {
         prev: read.chain,
         event: resumed,
     });
-    let all = models.default.iter().chain(models.roles.values().flatten());
-    let prices: BTreeMap<_, _> = all
+    let prices: BTreeMap<_, _> = models
+        .all()
         .map(|model| model.about())
         .filter_map(|about| Some((about.name, about.price?)))
         .collect();

@@ -149,12 +149,7 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
     };
     let (pot, keeper) = Pot::new(limits, begun.past.spent);
     tokio::spawn(keeper);
-    let models = order
-        .models
-        .default
-        .iter()
-        .chain(order.models.roles.values().flatten());
-    let gates = Gates::new(models.map(|m| m.about().provider));
+    let gates = Gates::new(order.models.all().map(|m| m.about().provider));
     let names = based
         .tree
         .entries

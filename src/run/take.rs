@@ -6,7 +6,7 @@ use super::board::Notice;
 use super::drive::{Done, Drive};
 use super::schedule::Place;
 use super::worker::End;
-use super::{Error, emptied, ends};
+use super::{Error, emptied, ends, salvage};
 use crate::agent::Stop;
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::{AgentKind, Event, SubtaskStatus};
@@ -33,7 +33,10 @@ impl Drive {
         let changed = self.changed(&end.start, &end.snapshot).await?;
         let accident = emptied::accident(&self.shared.store, &end.start, &end.snapshot).await;
         let accident = accident.map_err(|source| Error::Workspace { source })?;
-        let verdict = ends::of(&end.outcome.ended, accident);
+        let mut verdict = ends::of(&end.outcome.ended, accident);
+        if let (Err(_), ends::End::Failed(reason)) = (&end.outcome.ended, &mut verdict) {
+            *reason = salvage::with_facts(std::mem::take(reason), &changed, &end.commands);
+        }
         if let Err(stop) = &end.outcome.ended {
             self.note_stop(stop);
         }

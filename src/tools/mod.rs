@@ -26,6 +26,7 @@ mod schema;
 mod shell;
 mod spec;
 mod wild;
+mod variables;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -12,7 +12,7 @@ use crate::server::{Answer, Ask, Role};
 use crate::world::{passes, report, verdict, write};
 
 /// Lines that each process gets further; going on takes three agents some of them.
-const AT_A_TIME: usize = 20;
+const AT_A_TIME: usize = 26;
 
 /// How many runs are resumed at a time.
 const ABREAST: usize = 6;

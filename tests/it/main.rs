@@ -35,6 +35,7 @@ mod wire; // chat completions
 // One agent: the tool contract; every way to go wrong, and to end.
 mod agent;
 mod consent; // who lets a call run: modes, rules, hooks, approvers, the person
+mod compaction; // conversations that are summed up, and what was sent
 mod tools;
 
 // Trees, snapshots, merges, delivery, apply.
@@ -65,6 +66,7 @@ mod runs;
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone
+mod phases; // Ctrl-C in each phase of a run, and going on from there
 mod revived; // killed and resumed
 mod stops; // signals, kills, and what dead runs leave
 mod traces; // what a tracing backend sees of them

@@ -118,7 +118,7 @@ impl Bystander {
     }
 }
 
-async fn none_left(operator: &Operator) {
+pub async fn none_left(operator: &Operator) {
     let engine = engine();
     until(GONE, "no container of the run", async || {
         containers(&engine, operator).await.is_empty()
@@ -127,7 +127,7 @@ async fn none_left(operator: &Operator) {
 }
 
 /// What an interrupted run must have said and kept.
-fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
+pub fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
     assert_eq!(said.code, Some(code), "{said:?}");
     let result: Value = serde_json::from_str(&operator.of_run("result.json")).unwrap();
     assert_eq!(result["status"], "interrupted", "{result}");

@@ -743,14 +743,72 @@ async fn an_own_tool_gets_its_arguments_on_standard_input() {
     .unwrap();
     let sandbox = quiet();
     run(&set, "lint", json!({"path": "a\n'b"}), &sandbox).await;
-    let expected =
-        "{\nruff check . # all\n} <<'WHARF_ARGUMENTS'\n{\"path\":\"a\\n'b\"}\nWHARF_ARGUMENTS";
+    let expected = "export WHARF_ARG_PATH='a\n'\\''b'\n{\nruff check . # all\n} <<'WHARF_ARGUMENTS'\n\
+                    {\"path\":\"a\\n'b\"}\nWHARF_ARGUMENTS";
     assert_eq!(sandbox.ran(), [expected]);
     assert!(
         run(&set, "lint", json!({"path": "a", "x": 1}), &sandbox)
             .await
             .failed
     );
+}
+
+/// The line that an own tool's call becomes, given to a real shell.
+fn in_a_shell(arguments: &Value) -> String {
+    let own = OwnTool {
+        name: "show".into(),
+        description: "d".into(),
+        schema: json!({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"},
+                       "list": {"type": "array"}, "TEXT": {"type": "string"}}}),
+        command: "printf '%s|' \"$WHARF_ARG_TEXT\" \"$WHARF_ARG_N\" \"$WHARF_ARG_LIST\"; cat"
+            .into(),
+    };
+    let set = Set::new(Options {
+        names: vec!["show".into()],
+        own: vec![own],
+        ..options()
+    })
+    .unwrap();
+    let sandbox = quiet();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(run(&set, "show", arguments.clone(), &sandbox));
+    let out = std::process::Command::new("sh")
+        .args(["-c", &sandbox.ran()[0]])
+        .output()
+        .unwrap();
+    String::from_utf8(out.stdout).unwrap()
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_argument_of_an_own_tool_is_ever_read_as_shell_text(
+        text in "[ -~\n\t'\"$`;|&(){}<>äß]{0,40}",
+        n in proptest::prelude::any::<i32>(),
+    ) {
+        let arguments = json!({"text": text, "n": n, "list": [text]});
+        let said = in_a_shell(&arguments);
+        let list = json!([text]).to_string();
+        let head = format!("{text}|{n}|{list}|");
+        proptest::prop_assert!(said.starts_with(&head), "{said:?} {head:?}");
+        let read: Value = serde_json::from_str(&said[head.len()..]).unwrap();
+        proptest::prop_assert_eq!(read, arguments);
+    }
+}
+
+#[test]
+fn what_no_variable_can_hold_is_in_the_json_alone() {
+    let long = "x".repeat(20_000);
+    for text in ["a\0b", long.as_str()] {
+        let said = in_a_shell(&json!({"text": text}));
+        assert!(said.starts_with("|||"), "{}", &said[..40]);
+        let read: Value = serde_json::from_str(&said[3..]).unwrap();
+        assert_eq!(read["text"], text);
+    }
+    let said = in_a_shell(&json!({"TEXT": "second", "text": "first"}));
+    assert!(said.starts_with("|||"), "two of one name are none: {said}");
 }
 
 #[tokio::test]

@@ -98,6 +98,7 @@ impl World {
             models: Models {
                 default: vec![model],
                 roles: BTreeMap::new(),
+                summary: Vec::new(),
             },
             engine: self.engine.clone(),
             tracer: self.tracer.clone(),
