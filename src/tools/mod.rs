@@ -25,8 +25,8 @@ pub mod rules;
 mod schema;
 mod shell;
 mod spec;
-mod wild;
 mod variables;
+mod wild;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -96,7 +96,8 @@ impl Store {
             before = &step.commit;
         }
         let all = std::iter::once(&starting).chain(&of_steps).flatten();
-        let landing = self.landing(source, base, all).await?;
+        let all: Vec<&Change> = all.collect();
+        let landing = self.landing(source, base, &all).await?;
         if !starting.is_empty() {
             plan.open(base, "working tree at start");
             plan.lines.extend(change_lines(&starting, prefix, &landing));

@@ -32,11 +32,11 @@ impl Landing {
 impl Store {
     /// Turns line ends as the repository's attributes say. A file that only a program of the operator's
     /// could turn (LFS, encryption) is refused: a branch would hold what the repository never should.
-    pub(super) async fn landing<'a>(
+    pub(super) async fn landing(
         &self,
         source: &Path,
         base: &Base,
-        changes: impl Iterator<Item = &'a Change>,
+        changes: &[&Change],
     ) -> Result<Landing, Error> {
         let mut files: BTreeMap<&[u8], BTreeSet<&BlobId>> = BTreeMap::new();
         for change in changes {

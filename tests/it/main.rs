@@ -34,8 +34,8 @@ mod wire; // chat completions
 
 // One agent: the tool contract; every way to go wrong, and to end.
 mod agent;
-mod consent; // who lets a call run: modes, rules, hooks, approvers, the person
 mod compaction; // conversations that are summed up, and what was sent
+mod consent; // who lets a call run: modes, rules, hooks, approvers, the person
 mod tools;
 
 // Trees, snapshots, merges, delivery, apply.

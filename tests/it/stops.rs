@@ -138,7 +138,7 @@ pub fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
         "{result}"
     );
     // What the journal says of each subtask stands there too, the last one's end included.
-    let read = wharf::journal::parse(operator.of_run("journal.jsonl").as_bytes()).unwrap();
+    let read = wharf::journal::read(&operator.state().join("runs/run/journal.jsonl")).unwrap();
     let ended = wharf::journal::State::of(&read.lines).subtasks;
     for subtask in result["subtasks"].as_array().unwrap() {
         let id = wharf::id::SubtaskId::new(subtask["id"].as_str().unwrap());
