@@ -22,6 +22,7 @@ mod work;
 
 pub use reachable::Reachable;
 pub use summary::messages as summary;
+pub use words::bare;
 pub use work::work;
 
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use super::fault::Fault;
 use super::{
-    apply, clean, completions, config, diff, doctor, images, init, log, plan, record, resume, run,
-    runs, show,
+    apply, clean, completions, config, diff, doctor, images, init, log, plan, record, replay,
+    resume, run, runs, show,
 };
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
@@ -38,6 +38,7 @@ pub enum Verb {
     Diff(diff::Args),
     Log(log::Args),
     Apply(apply::Args),
+    Replay(replay::Args),
     Record(record::Args),
     Clean(clean::Args),
     Config(config::Args),
@@ -59,6 +60,7 @@ impl Verb {
             Self::Diff(args) => diff::act(&args).await,
             Self::Log(args) => log::act(&args).await,
             Self::Apply(args) => apply::act(&args).await,
+            Self::Replay(args) => replay::act(&args).await,
             Self::Record(args) => record::act(&args),
             Self::Clean(args) => clean::act(&args).await,
             Self::Config(args) => config::act(args),

@@ -8,6 +8,7 @@
 mod apply;
 mod args;
 mod attend;
+mod audit;
 mod check;
 mod clean;
 mod completions;
@@ -26,6 +27,7 @@ mod out;
 mod plan;
 mod plan_file;
 mod record;
+mod replay;
 mod result;
 mod resume;
 mod run;

@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::find::{self, Found};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
-use super::{out, result, state, wording};
+use super::{audit, out, result, state, wording};
 use crate::journal::Egress;
 use crate::ops::Held;
 use crate::run::Summary;
@@ -23,6 +23,9 @@ pub struct Args {
     /// Print one JSON object: result.json, or what is known so far
     #[arg(long)]
     json: bool,
+    /// Print report.md as it is made from the journal alone
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
 }
 
 /// Prints the run.
@@ -34,6 +37,9 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
         (Err(error), Some(summary)) => return result_alone(&error.into(), &summary, args.json),
         (Err(error), None) => return Err(error.into()),
     };
+    if args.report {
+        return out::print(&audit::report(&read.lines, &found.dir)?).map(|()| 0);
+    }
     let mut story = Story::of(&read.lines);
     let finished = story.ended.as_ref().and_then(|_| found.result());
     let standing = standing(&found, &story);

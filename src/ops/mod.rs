@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod lock;
 mod record;
+mod veil;
 
 pub use clean::{Old, old_runs, remove_run};
 pub use detect::{Project, detect};
@@ -19,4 +20,5 @@ pub use doctor::{Check, State, base_images, disk, engine_api, limits, state_dire
 pub use engine::{About, Bootstrap, Engine, ImageLine, Mode, Swept};
 pub use error::{Error, open_models};
 pub use lock::{Held, held};
-pub use record::cassette;
+pub use record::{Cassette, cassette};
+pub use veil::{Places, Veil};

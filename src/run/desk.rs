@@ -51,6 +51,8 @@ pub(super) struct Now {
     pub handed_in: bool,
     /// The numbers of journaled results that a verdict may rest on.
     results: BTreeSet<u32>,
+    /// The last turn that was journaled.
+    pub turn: u32,
 }
 
 impl Desk {
@@ -73,6 +75,7 @@ impl Desk {
             owed: BTreeSet::new(),
             handed_in: false,
             results: BTreeSet::new(),
+            turn: 0,
         });
         let (calls, reopened) = (AtomicU32::new(0), AtomicU32::new(0));
         Ok(Self {
@@ -123,6 +126,11 @@ impl Desk {
         request.key.subtask = self.who.subtask.to_string();
         request.key.role = self.who.role.to_string();
         request.key.call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let script = self.shared.script.as_ref();
+        let stop = script.and_then(|s| s.stop(&self.shared, &self.who, request.key.call));
+        if let Some(stop) = stop {
+            return Err(stop);
+        }
         self.doing("thinking");
         ask::ask(&self.shared, &self.who, &self.models, &request, span).await
     }
@@ -166,6 +174,7 @@ impl Desk {
             })?;
         self.now.send_modify(|now| {
             now.journaled = now.snapshot.clone();
+            now.turn = turn.number;
             let showing = turn.results.iter().filter(|result| result.shows());
             now.results.extend(showing.map(|result| result.number));
         });
@@ -232,6 +241,10 @@ pub(super) async fn open(
     tree: &Arc<Tree>,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
     let since = tokio::time::Instant::now();
+    let script = shared.script.as_ref();
+    if let Some(sandbox) = script.and_then(|script| script.sandbox(who, &spec.image)) {
+        return Ok(sandbox);
+    }
     spec.fits(tree).map_err(stop_of)?;
     let wanted = Wanted {
         spec,

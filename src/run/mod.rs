@@ -35,6 +35,8 @@ mod patch;
 mod pot;
 mod price;
 mod recall;
+mod remade;
+mod replay;
 mod report;
 mod resolution;
 mod result;
@@ -58,6 +60,11 @@ pub use board::{Board, Notice, Row, Totals, Watch};
 pub use kept::{Kept, Wishes};
 pub use patch::Root;
 pub use price::unpriced;
+pub use remade::{Remade, remade};
+pub use replay::{
+    After, Changed, Comparison, Difference, Likeness, Replayable, Replayed, Replaying, Requests,
+    Results, Tools, replay,
+};
 pub use result::of as result_of;
 pub use resume::{Found, Raised, Reopened, reopen, resume};
 pub use start::start;

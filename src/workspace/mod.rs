@@ -22,6 +22,7 @@ mod listing;
 mod losses;
 mod merge;
 mod object;
+mod over;
 mod path;
 mod place;
 mod protect;

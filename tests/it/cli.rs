@@ -89,7 +89,7 @@ pub fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 22] = [
     "run",
     "resume",
     "init",
@@ -105,6 +105,7 @@ const VERBS: [&str; 21] = [
     "diff",
     "log",
     "apply",
+    "replay",
     "record",
     "clean",
     "config",
