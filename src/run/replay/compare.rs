@@ -222,7 +222,7 @@ fn from_first_difference(was: &str, is: &str) -> (String, String) {
         }
         at += old.len();
     }
-    let shown = |text: &str| match clip::clean(text[at..].as_bytes()) {
+    let shown = |text: &str| match clip::clean(&text.as_bytes()[at..]) {
         rest if rest.trim().is_empty() => "(ends here)".to_owned(),
         rest => clip_chars(rest.trim_end()),
     };
