@@ -29,6 +29,7 @@ pub use effort::effort;
 pub use permit::Permit;
 pub use reachable::Reachable;
 pub use summary::messages as summary;
+pub use words::bare;
 pub use work::work;
 
 use std::sync::Arc;

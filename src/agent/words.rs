@@ -121,6 +121,23 @@ pub fn repeating(times: u32) -> String {
     )
 }
 
+/// A result's text without what the loop itself told at its end.
+pub fn bare(text: &str) -> &str {
+    let near = |line: &str| {
+        let call = line.contains(": finish and call ");
+        call && line.starts_with('[') && line.ends_with(" with what you have]")
+    };
+    let repeats = |line: &str| line.starts_with("[the same call, or the same few calls in turn,");
+    let mut bare = text;
+    while let Some((before, last)) = bare.rsplit_once('\n') {
+        if !repeats(last) && !near(last) {
+            break;
+        }
+        bare = before;
+    }
+    bare
+}
+
 /// Told when files of the turn were not carried into its snapshot.
 pub fn left_out(paths: &[String]) -> String {
     format!("[not kept with your changes: {}]", paths.join("; "))
@@ -144,4 +161,36 @@ pub fn fenced(text: &str) -> String {
         .unwrap_or_default();
     let fence = "`".repeat((longest + 1).max(3));
     format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::agent::limits::Used;
+    use crate::plan::AgentLimits;
+
+    #[test]
+    fn what_the_loop_told_at_the_end_of_a_result_comes_off_again() {
+        let limits = AgentLimits {
+            turns: 5,
+            tokens: 1_000,
+            time: Duration::from_secs(60),
+            tool_calls: 2,
+            tool_timeout: Duration::from_secs(30),
+            output: 8_000,
+            reply_tokens: 100,
+        };
+        let used = Used {
+            turns: 4,
+            ..Used::default()
+        };
+        let near = used.near(&limits, "submit_report").unwrap();
+        let text = "exit code 0\n[1, 2]";
+        assert_eq!(bare(text), text);
+        assert_eq!(bare(&format!("{text}\n{near}")), text);
+        assert_eq!(bare(&format!("{text}\n{}\n{near}", repeating(3))), text);
+        assert_eq!(bare(""), "");
+    }
 }

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use super::fault::Fault;
 use super::{
     apply, clean, completions, config, diff, doctor, images, init, log, models, plan, record,
-    resume, run, runs, show,
+    replay, resume, run, runs, show,
 };
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
@@ -39,6 +39,7 @@ pub enum Verb {
     Diff(diff::Args),
     Log(log::Args),
     Apply(apply::Args),
+    Replay(replay::Args),
     Record(record::Args),
     Clean(clean::Args),
     Config(config::Args),
@@ -61,6 +62,7 @@ impl Verb {
             Self::Diff(args) => diff::act(&args).await,
             Self::Log(args) => log::act(&args).await,
             Self::Apply(args) => apply::act(&args).await,
+            Self::Replay(args) => replay::act(&args).await,
             Self::Record(args) => record::act(&args),
             Self::Clean(args) => clean::act(&args).await,
             Self::Config(args) => config::act(args),

@@ -8,7 +8,7 @@ use super::find::{self, Found};
 use super::request::{self, Which};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
-use super::{out, result, state, wording};
+use super::{audit, out, result, state, wording};
 use crate::journal::Egress;
 use crate::ops::Held;
 use crate::run::Summary;
@@ -31,6 +31,9 @@ pub struct Args {
     /// Print one JSON object: result.json, or what is known so far; with --request, the request
     #[arg(long)]
     json: bool,
+    /// Print report.md as it is made from the journal alone
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
 }
 
 /// Prints the run.
@@ -49,6 +52,9 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
             false => out::print(&request::page(&asked))?,
         }
         return Ok(0);
+    }
+    if args.report {
+        return out::print(&audit::report(&read.lines, &found.dir)?).map(|()| 0);
     }
     let mut story = Story::of(&read.lines);
     let finished = story.ended.as_ref().and_then(|_| found.result());

@@ -46,7 +46,7 @@ impl Config {
 
     /// Reads the credentials that the plan's roles add to requests. One that is not set is an error now
     /// rather than a refused request in the middle of a run.
-    fn injected(&mut self, plan: &Plan) -> Result<(), Error> {
+    pub(super) fn injected(&mut self, plan: &Plan) -> Result<(), Error> {
         let roles = plan.roles.values().map(|role| &role.sandbox);
         for sandbox in roles.chain([&plan.sandbox]) {
             let Network::Allow(reach) = &sandbox.network else {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Config, Price, Provider, Wire};
-use crate::{model, sandbox, workspace};
+use crate::{model, ops, sandbox, workspace};
 
 impl Config {
     /// Model servers as the model room takes them.
@@ -27,6 +27,17 @@ impl Config {
     pub fn git(&self) -> workspace::Git {
         let search = self.env.path("PATH").map(PathBuf::into_os_string);
         workspace::Git::at(search.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
+    }
+
+    /// What of this machine a recording must not tell; `workspace` is where its run worked.
+    pub fn places(&self, workspace: Option<String>) -> ops::Places {
+        // Where the kernel does not say, there is no name to be found in a text either.
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        ops::Places {
+            home: self.env.text("HOME"),
+            host,
+            workspace,
+        }
     }
 
     /// How the sandbox room reaches the engine.

@@ -1,5 +1,7 @@
 //! The closed set of events. A line on disk is `{"seq":1,"at":"…","prev":"…","type":"…",…}`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -295,6 +297,14 @@ pub struct RunStarted {
     pub models: Vec<String>,
     /// Every value that shapes the run and is in neither plan nor task.
     pub options: Value,
+    /// The plan's text, and the files that it names by the name it gives them.
+    #[serde(default)]
+    pub plan: String,
+    #[serde(default)]
+    pub plan_files: BTreeMap<String, String>,
+    /// The run that this one is a replay of.
+    #[serde(default)]
+    pub replay_of: Option<RunId>,
     pub trace_id: Option<String>,
     /// The run's own span, for a resumed part to join it.
     #[serde(default)]

@@ -21,6 +21,7 @@ pub use consent::{DecidedBy, HookOutcome};
 pub use egress::{Egress, EgressStep};
 pub use event::*;
 pub use fold::{Conflict, State, SubtaskState};
+pub use mask::Mask;
 pub use read::{Line, Read, read};
 pub use tally::AgentState;
 pub use write::{Handle, Writer};

@@ -4,17 +4,19 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::mask::Mask;
-use super::read::{chain, read};
+use super::read::{chain, read, sealed};
 use super::{Error, Event, beside};
 
 /// Appends events; cheap to clone. An append returns once its line is on disk.
 #[derive(Clone)]
 pub struct Writer {
     queue: mpsc::UnboundedSender<Job>,
+    mask: Arc<Mask>,
 }
 
 /// The writer's thread, to be joined after the last `Writer` is dropped.
@@ -65,19 +67,25 @@ impl Writer {
         file.sync_all().map_err(io("sync"))?;
         sync_folder(path).map_err(io("sync the folder of"))?;
         let (queue, jobs) = mpsc::unbounded_channel();
+        let mask = Arc::new(Mask::new(secrets));
         let tail = Tail {
             file,
             path: path.to_owned(),
             seq: found.lines.len() as u64,
             prev: found.chain,
             length: found.whole + u64::from(ends_without_newline),
-            mask: Mask::new(secrets),
+            mask: mask.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || write_all(tail, jobs))
             .map_err(io("start the writer of"))?;
-        Ok((Self { queue }, Handle { thread }, found.torn))
+        Ok((Self { queue, mask }, Handle { thread }, found.torn))
+    }
+
+    /// What else is written beside the journal holds as little of the secrets as its lines do.
+    pub fn mask(&self, value: &mut serde_json::Value) {
+        self.mask.value(value);
     }
 
     /// Appends one event; returns its number once it is on disk.
@@ -135,7 +143,7 @@ struct Tail {
     prev: String,
     /// Bytes of whole lines.
     length: u64,
-    mask: Mask,
+    mask: Arc<Mask>,
 }
 
 /// A line on its way to disk; `Line` reads it.
@@ -230,7 +238,7 @@ impl Tail {
             beside::put(dir, event).map_err(|error| self.say("keep an output beside", &error))?;
             text = line(event).map_err(encode)?;
         }
-        Ok(text)
+        Ok(sealed(&text))
     }
 
     fn say(&self, operation: &str, error: &std::io::Error) -> String {

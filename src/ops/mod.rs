@@ -13,6 +13,7 @@ mod error;
 mod lock;
 mod models;
 mod record;
+mod veil;
 
 pub use clean::{Old, old_runs, remove_run};
 pub use detect::{Project, detect};
@@ -21,4 +22,5 @@ pub use engine::{About, Bootstrap, Engine, ImageLine, Mode, Swept};
 pub use error::{Error, open_models};
 pub use lock::{Held, held};
 pub use models::{Asked, OpenModel, call, models};
-pub use record::cassette;
+pub use record::{Cassette, cassette};
+pub use veil::{Places, Veil};

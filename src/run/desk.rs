@@ -59,6 +59,8 @@ pub(super) struct Now {
     summaries: BTreeMap<u32, Reply>,
     /// Its last own request, as the journal has it.
     sent: Sent,
+    /// The last turn that was journaled.
+    pub turn: u32,
 }
 
 impl Desk {
@@ -83,6 +85,7 @@ impl Desk {
             results: BTreeSet::new(),
             summaries: BTreeMap::new(),
             sent: Sent::default(),
+            turn: 0,
         });
         let (calls, reopened) = (AtomicU32::new(0), AtomicU32::new(0));
         Ok(Self {
@@ -136,6 +139,10 @@ impl Desk {
         request.key.role = self.who.role.to_string();
         let call = self.calls.load(Ordering::SeqCst) + 1;
         request.key.call = call;
+        let script = self.shared.script.as_ref();
+        if let Some(stop) = script.and_then(|s| s.stop(&self.shared, &self.who, call)) {
+            return Err(stop);
+        }
         self.doing("thinking");
         let made = self.now.borrow().sent.event(&self.who, &request);
         self.shared.journal.note(made);
@@ -229,6 +236,7 @@ impl Desk {
             })?;
         self.now.send_modify(|now| {
             now.journaled = now.snapshot.clone();
+            now.turn = turn.number;
             let showing = turn.results.iter().filter(|result| result.shows());
             now.results.extend(showing.map(|result| result.number));
         });
@@ -333,6 +341,10 @@ pub(super) async fn open(
     tree: &Arc<Tree>,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
     let since = tokio::time::Instant::now();
+    let script = shared.script.as_ref();
+    if let Some(sandbox) = script.and_then(|script| script.sandbox(who, &spec.image)) {
+        return Ok(sandbox);
+    }
     spec.fits(tree).map_err(stop_of)?;
     let wanted = Wanted {
         spec,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::drive::Drive;
 use super::shared::Shared;
 use super::status;
-use super::{Error, Models, Summary, deliver, hooking, next, report, result, words};
+use super::{Error, Models, Summary, deliver, hooking, next, remade, result, words};
 use crate::agent;
 use crate::id::{RoleName, SubtaskId};
 use crate::journal::{self, Agent, Event, State};
@@ -123,8 +123,7 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
         apply(&shared, drive, &mut summary).await?;
     }
     summary.next = next::command(&summary, &shared.plan, drive.facts.limited.as_ref());
-    close(&shared, &summary).await?;
-    Ok(summary)
+    close(&shared, summary).await
 }
 
 /// Ends a run whose own records or store failed: says so as far as it still can.
@@ -140,10 +139,7 @@ pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, E
     (summary.status, summary.exit_code, summary.reason) = status::judge(&drive.facts);
     summary.snapshot = Some(drive.merged.to_string());
     summary.next = next::command(&summary, &shared.plan, drive.facts.limited.as_ref());
-    match close(&shared, &summary).await {
-        Ok(()) => Ok(summary),
-        Err(_) => Err(error),
-    }
+    close(&shared, summary).await.map_err(|_| error)
 }
 
 /// The summary as far as the journal tells it.
@@ -202,18 +198,14 @@ fn refuse(summary: &mut Summary, why: &str) {
     );
 }
 
-async fn close(shared: &Arc<Shared>, summary: &Summary) -> Result<(), Error> {
-    let value = serde_json::to_value(summary).unwrap_or_default();
-    let status = value["status"].as_str().unwrap_or("error").to_owned();
-    let mut text = serde_json::to_vec_pretty(&value).unwrap_or_default();
-    text.push(b'\n');
-    super::start::write(
-        &shared.dir.join("report.md"),
-        report::markdown(summary).as_bytes(),
-    )?;
-    super::start::write(&shared.dir.join("result.json"), &text)?;
+/// Writes the end of a run: both files, then the journal's last line. Gives the result as it stands there.
+async fn close(shared: &Arc<Shared>, summary: Summary) -> Result<Summary, Error> {
+    let (summary, value) = remade::journaled(&summary, &shared.journal);
+    let files = remade::files(&summary, &value);
+    super::start::write(&shared.dir.join("report.md"), files.report.as_bytes())?;
+    super::start::write(&shared.dir.join("result.json"), files.result.as_bytes())?;
     let ended = Event::RunEnded {
-        status,
+        status: value["status"].as_str().unwrap_or("error").to_owned(),
         exit_code: summary.exit_code,
         reason: summary.reason.clone(),
         result: value,
@@ -225,7 +217,7 @@ async fn close(shared: &Arc<Shared>, summary: &Summary) -> Result<(), Error> {
     {
         shared.span.fail(word, message);
     }
-    Ok(())
+    Ok(summary)
 }
 
 /// What the run's span says of its status. The reason may quote reports and verdicts, and what models

@@ -84,7 +84,7 @@ impl Desk {
             edits,
             left_out,
             torn,
-        } = match sandbox.scan().await {
+        } = match self.changes(sandbox.as_ref(), &snapshot).await? {
             Ok(changes) => trees::take(changes, &self.shared.hidden),
             Err(error) => return Ok(Err(error)),
         };
@@ -107,6 +107,25 @@ impl Desk {
         })?;
         self.now.send_modify(|now| now.snapshot = commit);
         Ok(Ok(()))
+    }
+
+    /// What changed since `snapshot`: what is found in the sandbox, or in a replay with recorded tools
+    /// what was found then.
+    async fn changes(
+        &self,
+        sandbox: &dyn sandbox::Sandbox,
+        snapshot: &CommitId,
+    ) -> Result<Result<sandbox::Changes, sandbox::Error>, Stop> {
+        if let Some(script) = &self.shared.script {
+            let turn = (&self.who, self.now.borrow().turn + 1);
+            let store = &self.shared.store;
+            if let Some(known) = script.changes(store, turn, snapshot).await {
+                return known.map(Ok).map_err(|error| Stop::Environment {
+                    reason: error.to_string(),
+                });
+            }
+        }
+        Ok(sandbox.scan().await)
     }
 
     /// Replaces a sandbox that broke; gives what to tell the agent. The second break ends it.

@@ -44,6 +44,8 @@ mod permit;
 mod pot;
 mod price;
 mod recall;
+mod remade;
+mod replay;
 mod report;
 mod resolution;
 mod result;
@@ -70,6 +72,11 @@ pub use consent::{Answer, Consent, Question, Reply, Scope};
 pub use kept::{Kept, Wishes};
 pub use patch::Root;
 pub use price::unpriced;
+pub use remade::{Remade, remade};
+pub use replay::{
+    After, Changed, Comparison, Difference, Likeness, Replayable, Replayed, Replaying, Requests,
+    Results, Tools, replay,
+};
 pub use result::of as result_of;
 pub use resume::{Found, Raised, Reopened, reopen, resume};
 pub use sent::{Asked, SUMMARIES, requests};

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::summary::{Status, Summary, VerdictStatus};
+use super::summary::{Status, Summary};
 use crate::agent::{Limit, Resource};
 use crate::plan::{Plan, RunLimits, show_duration};
 
 /// What the operator does next, as a command. `limited` is the limit that stopped the run.
 pub(super) fn command(summary: &Summary, plan: &Plan, limited: Option<&Limit>) -> String {
     let (run, copy) = (&summary.run, plan.workspace.copy);
-    let passed = summary.verdict.as_ref().map(|v| v.status) == Some(VerdictStatus::Pass);
+    let passed = summary.has_passed();
     match summary.status {
         Status::Limited => match limited {
             Some(limit) => format!("wharf resume {run} {}", raised(limit.of, &plan.run)),

@@ -59,6 +59,14 @@ impl Desk {
         if let Ruling::Denied(reason) = tools.ruling(&call) {
             return Ok(Err(Output::refused("denied", reason)));
         }
+        let recorded = self.shared.script.as_ref();
+        if let Some((allowed, reason)) = recorded.and_then(|s| s.decided(&self.who, id)) {
+            let told = None;
+            return Ok(match allowed {
+                true => Ok(Permit { call, told }),
+                false => Err(refusal(reason.as_deref().unwrap_or("it was refused"))),
+            });
+        }
         let before = hooking::before(self, tools, call.clone(), id).await?;
         let before = match before {
             Ok(before) => before,

@@ -13,6 +13,7 @@ use super::consent::Office;
 use super::gate::Gates;
 use super::past::Past;
 use super::pot::Pot;
+use super::replay::Script;
 use super::{Models, Options, Stopper};
 use crate::id::{RoleName, RunId};
 use crate::journal::{self, Event, Writer};
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub journal: Writer,
     /// What earlier processes did of the run.
     pub past: Past,
+    /// The recording that this run is a replay of.
+    pub script: Option<Arc<Script>>,
     pub engine: Arc<dyn sandbox::Engine>,
     /// Where agents' sandboxes come from.
     pub pool: sandbox::Pool,

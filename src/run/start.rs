@@ -16,6 +16,7 @@ use super::kept::Kept;
 use super::past::Past;
 use super::pot::{Limits, Pot};
 use super::price::check;
+use super::replay::Script;
 use super::shared::Shared;
 use super::{Error, Order, Summary, changed, finish, lock};
 use crate::id::RunId;
@@ -89,6 +90,7 @@ pub(super) struct Begun {
     pub journal: Writer,
     pub span: Span,
     pub past: Past,
+    pub script: Option<Arc<Script>>,
 }
 
 async fn open(order: Order) -> Result<Opened, Error> {
@@ -115,6 +117,7 @@ async fn open(order: Order) -> Result<Opened, Error> {
         journal: writer,
         span,
         past: Past::default(),
+        script: None,
     };
     Ok(Opened {
         shared: Arc::new(share(order, begun, based)),
@@ -124,7 +127,7 @@ async fn open(order: Order) -> Result<Opened, Error> {
 }
 
 /// The files that the plan names, as they were read; a resumed run reads its plan from these.
-fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
+pub(super) fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
     if order.keep.plan_files.is_empty() {
         return Ok(());
     }
@@ -176,6 +179,7 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
         journal: begun.journal,
         spent: begun.past.active(),
         past: begun.past,
+        script: begun.script,
         pool: Pool::new(order.engine.clone(), &order.stop.cancel),
         engine: order.engine,
         models: order.models,
@@ -191,7 +195,7 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
     }
 }
 
-fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
+pub(super) fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
     RunStarted {
         wharf_version: env!("CARGO_PKG_VERSION").to_owned(),
         journal: journal::VERSION,
@@ -202,6 +206,9 @@ fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
         workspace: order.workspace.display().to_string(),
         models: finish::model_names(&order.models),
         options: serde_json::to_value(Kept::of(order)).unwrap_or_default(),
+        plan: order.plan_text.clone(),
+        plan_files: order.keep.plan_files.clone(),
+        replay_of: None,
         trace_id: span.trace_id(),
         root_span: span.span_id(),
     }
@@ -227,7 +234,7 @@ fn new_id() -> RunId {
 }
 
 /// Makes the run's directory and takes its lock; the lock is what tells a live run from a dead one.
-fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
+pub(super) fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
     let runs = state.join("runs");
     let dir = runs.join(id.as_str());
     let failed = |error: std::io::Error| Error::Start {

@@ -112,6 +112,34 @@ impl sandbox::Contents for Blobs {
     }
 }
 
+/// What leads from one commit's files to another's.
+pub(super) async fn between(
+    store: &Store,
+    from: &CommitId,
+    to: &CommitId,
+) -> Result<Changes, workspace::Error> {
+    let mut changes = Changes::default();
+    if from == to {
+        return Ok(changes);
+    }
+    let before = tree(store, from).await?.entries;
+    let mut after = tree(store, to).await?;
+    let gone = before.keys().filter(|p| !after.entries.contains_key(*p));
+    changes.deletes = gone.cloned().collect();
+    after
+        .entries
+        .retain(|path, entry| before.get(path) != Some(entry));
+    let Loaded(contents) = Loaded::of(store, &after).await?;
+    for (path, entry) in after.entries {
+        changes.puts.push(sandbox::Put {
+            content: contents.get(&entry.id).cloned().unwrap_or_default(),
+            mode: entry.mode,
+            path,
+        });
+    }
+    Ok(changes)
+}
+
 /// What may be committed, and what was left out with the reason.
 pub(super) struct Taken {
     pub edits: Vec<Edit>,

@@ -21,6 +21,7 @@ pub mod egress;
 mod engine;
 mod history;
 mod image;
+mod known;
 mod layer;
 mod ledger;
 mod limits;
@@ -51,6 +52,7 @@ pub use doubt::{Doubt, Holds, Limit};
 pub use engine::Engine;
 pub use history::History;
 pub use image::BUILT_IN;
+pub use known::Known;
 pub use limits::FileLimits;
 pub use pool::{Pool, Wanted};
 pub use profile::profile;
@@ -114,6 +116,11 @@ pub trait Sandbox: Send + Sync {
     /// What differs from the tree the sandbox was opened at, or from the last scan that was taken
     /// as the new state: paths, modes, bytes. Never follows a link.
     fn scan(&self) -> BoxFuture<'_, Result<Changes, Error>>;
+
+    /// What call `number` of the conversation came to, in a sandbox that only gives recorded results.
+    fn known(&self, _number: u32, _tool: &str, _arguments: &serde_json::Value) -> Option<Known> {
+        None
+    }
 
     /// What the container is: for prompts, spans and messages.
     fn facts(&self) -> &Facts;

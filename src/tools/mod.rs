@@ -265,6 +265,9 @@ impl Set {
         cancel: &CancellationToken,
     ) -> Result<Output, sandbox::Error> {
         let arguments = &call.arguments;
+        if let Some(known) = sandbox.known(number, &call.tool, arguments) {
+            return Ok(Output::recorded(known).numbered(number));
+        }
         let output = match call.tool.as_str() {
             "bash" => command::bash(self, arguments, sandbox, cancel).await?,
             "process" => command::process(self, arguments, sandbox).await?,
@@ -327,6 +330,16 @@ impl Output {
             failed: true,
             exit_code: None,
             error_type: Some(error_type),
+        }
+    }
+
+    /// A result that was recorded; of its failure only that it was one.
+    fn recorded(known: sandbox::Known) -> Self {
+        Self {
+            error_type: known.failed.then_some("tool_error"),
+            text: known.text,
+            failed: known.failed,
+            exit_code: known.exit_code,
         }
     }
 

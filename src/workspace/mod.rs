@@ -25,6 +25,7 @@ mod listing;
 mod losses;
 mod merge;
 mod object;
+mod over;
 mod passed_by;
 mod path;
 mod place;

@@ -89,7 +89,7 @@ pub fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
-const VERBS: [&str; 22] = [
+const VERBS: [&str; 23] = [
     "run",
     "resume",
     "init",
@@ -105,6 +105,7 @@ const VERBS: [&str; 22] = [
     "diff",
     "log",
     "apply",
+    "replay",
     "record",
     "clean",
     "config",

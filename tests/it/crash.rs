@@ -110,7 +110,7 @@ fn submit(ids: &[&str]) -> Answer {
     )
 }
 
-async fn recorded() -> Recorded {
+pub async fn recorded() -> Recorded {
     let whole = Recorded::of(&[("list.txt", LINES)], PLAN, script).await;
     assert_eq!(
         whole.summary.status,

@@ -61,6 +61,8 @@ mod full; // a disk without room, in a mount of its own
 mod merging; // conflicts, their mergers, and what these choose
 mod next; // what a result says to type next does what it says
 mod protect; // files that nobody may change, and checks that somebody did
+mod record; // what is made from a journal alone, and what must not be in it
+mod replay; // again from what was recorded
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
 
