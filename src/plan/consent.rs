@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::forms::Time;
@@ -107,7 +107,22 @@ struct HookEntry {
     command: String,
     /// A number means seconds; default: 60s.
     #[serde(default)]
-    timeout: Option<Time>,
+    timeout: Option<Limit>,
+}
+
+/// Seconds as a number, or a duration such as `30s` or `2m`.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("type" = ["string", "integer"]))]
+struct Limit(
+    #[schemars(regex(pattern = "^([0-9]+|([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$"))]
+    String,
+);
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Time::deserialize(deserializer).map(|Time(text)| Self(text))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
@@ -126,7 +141,7 @@ pub struct ApproverForm {
     /// An address that the question is posted to as JSON.
     url: Option<String>,
     /// A number means seconds; default: 2m.
-    timeout: Option<Time>,
+    timeout: Option<Limit>,
 }
 
 /// What is wrong, and under which keys from here.
@@ -306,8 +321,8 @@ fn line(command: &str, way: &[Step]) -> Result<(), Misfit> {
     Ok(())
 }
 
-fn time(time: Option<&Time>, usual: Duration, way: &[Step]) -> Result<Duration, Misfit> {
-    let Some(Time(text)) = time else {
+fn time(time: Option<&Limit>, usual: Duration, way: &[Step]) -> Result<Duration, Misfit> {
+    let Some(Limit(text)) = time else {
         return Ok(usual);
     };
     let way = [way, &[Step::Key("timeout")]].concat();
