@@ -14,8 +14,9 @@ use std::path::Path;
 use std::process::Command;
 
 use tokio_util::sync::CancellationToken;
+use wharf::id::CommitId;
 use wharf::sandbox::{Engine as _, ImageSpec};
-use wharf::workspace::{Applied, Force, Git, Merged, Reach, Step, Version};
+use wharf::workspace::{Applied, Base, Edit, Force, Git, Merged, Reach, Step, Version};
 
 use crate::container::{Said, engine};
 use crate::workspace::fixture::*;
@@ -91,11 +92,9 @@ fn docker_cli(args: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-#[tokio::test]
-async fn debian_12_s_git_does_all_of_it() {
-    let Some((docker, _)) = engine().await else {
-        return;
-    };
+/// A container of Debian 12 that sees a new directory of this machine; None where there can be none.
+async fn container() -> Option<(Container, tempfile::TempDir)> {
+    let (docker, _) = engine().await?;
     let wanted = ImageSpec {
         image: "wharf/base".into(),
         setup: Vec::new(),
@@ -108,96 +107,76 @@ async fn debian_12_s_git_does_all_of_it() {
         .unwrap();
     if docker_cli(&["--version"]).is_none() {
         eprintln!("SKIPPED: there is no docker client, which runs that git");
-        return;
+        return None;
     }
     let dir = tempfile::tempdir().unwrap();
     let container = Container::start(&image.id, dir.path());
     if !container.sees(dir.path()) {
         eprintln!("SKIPPED: the engine does not see {}", dir.path().display());
-        return;
+        return None;
     }
+    Some((container, dir))
+}
+
+#[tokio::test]
+async fn debian_12_s_git_does_all_of_it() {
+    let Some((container, dir)) = container().await else {
+        return;
+    };
     let theirs = container.git(dir.path());
-    assert_eq!(
-        theirs.version().await.unwrap(),
-        Version {
-            major: 2,
-            minor: 39
-        }
-    );
-    let ours = World::new().await;
+    let (major, minor) = (2, 39);
+    assert_eq!(theirs.version().await.unwrap(), Version { major, minor });
     let world = World::of(dir, theirs).await;
     let repo = nasty(world.dir.path());
     let (before, status_before) = (state(&repo), status(&repo));
-    let base = world.base(&repo).await;
-    let newer = ours.base(&repo).await;
-    assert_eq!(base.commit, newer.commit, "both gits take the same");
-    let reach = Reach {
-        commits: 20,
-        bytes: 8 << 20,
-    };
-    let history = world
-        .store
-        .history(&source(&repo), &base, reach)
-        .await
-        .unwrap();
-    assert_eq!(
-        history.unwrap().tip,
-        ours.store
-            .history(&source(&repo), &newer, reach)
-            .await
-            .unwrap()
-            .unwrap()
-            .tip
-    );
-
-    let one = world
-        .child(
-            &base.commit,
-            &[put("tracked.txt", "ONE\ndirty\n"), put("new", "1\n")],
-        )
-        .await;
-    let two = world
-        .child(
-            &base.commit,
-            &[put("tracked.txt", "one\nDIRTY\n"), delete("crlf.txt")],
-        )
-        .await;
-    assert!(matches!(
-        world.store.merge(&one, &two).await.unwrap(),
-        Merged::Conflict(_)
-    ));
-    let three = world
-        .child(&base.commit, &[put("staged.txt", "three\n")])
-        .await;
-    let folded = world.store.merge_all(&[one, three]).await.unwrap();
-    let Merged::Clean(merged) = folded.merged else {
-        panic!("{folded:?}");
-    };
+    let base = same_as_ours(&world, &repo).await;
+    let merged = merges(&world, &base).await;
     let out = world.path("p.patch");
-    world
-        .store
-        .deliver_patch(&base.commit, &merged, "", &out)
-        .await
-        .unwrap();
+    let patched = world.store.deliver_patch(&base.commit, &merged, "", &out);
+    patched.await.unwrap();
     assert!(std::fs::metadata(&out).unwrap().len() > 0);
     assert_eq!(state(&repo), before);
     assert_eq!(status(&repo), status_before);
+
     let steps = [Step {
         commit: merged.clone(),
         message: "m".into(),
     }];
-    world
-        .store
-        .deliver_branch(&repo, &base, "r", &steps)
-        .await
-        .unwrap();
+    let delivered = world.store.deliver_branch(&repo, &base, "r", &steps);
+    delivered.await.unwrap();
     assert_eq!(git(&repo, &["show", "r:new"]), "1\n");
     git(&repo, &["fsck", "--connectivity-only"]);
-    let applied = world
-        .store
-        .apply(&repo, &base.commit, &merged, Force::No)
-        .await
-        .unwrap();
+    let applied = world.store.apply(&repo, &base.commit, &merged, Force::No);
+    let applied = applied.await.unwrap();
     assert!(matches!(applied, Applied::Done { .. }), "{applied:?}");
     assert_eq!(read(&repo, "tracked.txt"), "ONE\ndirty\n");
+}
+
+/// The base and history that both gits take.
+async fn same_as_ours(world: &World, repo: &Path) -> Base {
+    let (ours, source) = (World::new().await, source(repo));
+    let reach = Reach {
+        commits: 20,
+        bytes: 8 << 20,
+    };
+    let (base, newer) = (world.base(repo).await, ours.base(repo).await);
+    assert_eq!(base.commit, newer.commit);
+    let history = world.store.history(&source, &base, reach).await.unwrap();
+    let newer = ours.store.history(&source, &newer, reach).await.unwrap();
+    assert_eq!(history.unwrap().tip, newer.unwrap().tip);
+    base
+}
+
+/// A merge that conflicts, and the commit of one that does not.
+async fn merges(world: &World, base: &Base) -> CommitId {
+    let child = async |edits: &[Edit]| world.child(&base.commit, edits).await;
+    let one = child(&[put("tracked.txt", "ONE\ndirty\n"), put("new", "1\n")]).await;
+    let two = child(&[put("tracked.txt", "one\nDIRTY\n"), delete("crlf.txt")]).await;
+    let merged = world.store.merge(&one, &two).await.unwrap();
+    assert!(matches!(merged, Merged::Conflict(_)), "{merged:?}");
+    let three = child(&[put("staged.txt", "three\n")]).await;
+    match world.store.merge_all(&[one, three]).await.unwrap().merged {
+        Merged::Clean(commit) => commit,
+        conflict => panic!("{conflict:?}"),
+    }
 }

@@ -18,6 +18,9 @@ pub struct Nasty {
     pub is: Is,
 }
 
+/// Makes one in a folder; what is worked on.
+type Make = fn(&Path) -> PathBuf;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Is {
     /// A run on it delivers a branch.
@@ -30,7 +33,7 @@ pub enum Is {
 
 /// All of them, each in a folder of its own below `dir`.
 pub fn all(dir: &Path) -> Vec<Nasty> {
-    let made: &[(&'static str, Is, fn(&Path) -> PathBuf)] = &[
+    let made: &[(&'static str, Is, Make)] = &[
         ("empty", Is::Plain, empty),
         ("plain", Is::Plain, plain),
         ("unborn", Is::Repository, unborn),

@@ -37,7 +37,10 @@ async fn one(nasty: &Nasty) {
     if nasty.is == Is::Refused {
         let server = FakeModel::start(script).await;
         let refused = run::start(world.order(PLAN, connect(&server))).await;
-        let error = refused.err().expect(nasty.name).to_string();
+        let Err(error) = refused else {
+            panic!("{} was worked on", nasty.name);
+        };
+        let error = error.to_string();
         assert!(error.contains("inside of a git repository"), "{error}");
     } else {
         let ran = world.run(PLAN, script).await;
