@@ -52,6 +52,7 @@ mod talk;
 mod trees;
 mod verdict;
 mod verify;
+mod visit;
 mod words;
 mod worker;
 
@@ -69,6 +70,7 @@ pub use result::of as result_of;
 pub use resume::{Found, Raised, Reopened, reopen, resume};
 pub use start::start;
 pub use summary::*;
+pub use visit::{About, KeptPlan, Said, Stream, Visit, Visiting, kept_plan, visit};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

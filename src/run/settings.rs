@@ -15,6 +15,22 @@ pub(super) fn spec(
     subtask: &str,
     network: Network,
 ) -> Spec {
+    let labels = Labels {
+        machine: shared.options.machine.clone(),
+        state: shared.options.state.display().to_string(),
+        run: shared.id.to_string(),
+        subtask: subtask.to_owned(),
+    };
+    spec_of(sandbox, image, labels, network)
+}
+
+/// `spec` for whoever stands outside of a run.
+pub(super) fn spec_of(
+    sandbox: &plan::Sandbox,
+    image: Image,
+    labels: Labels,
+    network: Network,
+) -> Spec {
     Spec {
         image,
         env: sandbox.env.clone(),
@@ -30,12 +46,7 @@ pub(super) fn spec(
         strict: sandbox.strict,
         network,
         runtime: sandbox.runtime.clone(),
-        labels: Labels {
-            machine: shared.options.machine.clone(),
-            state: shared.options.state.display().to_string(),
-            run: shared.id.to_string(),
-            subtask: subtask.to_owned(),
-        },
+        labels,
     }
 }
 
