@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use super::fault::Fault;
 use super::{
     apply, clean, completions, config, diff, doctor, images, init, log, models, plan, record,
-    replay, resume, run, runs, show,
+    replay, resume, run, runs, shell, show,
 };
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
@@ -37,6 +37,7 @@ pub enum Verb {
     Runs(runs::Args),
     Show(show::Args),
     Diff(diff::Args),
+    Shell(shell::Args),
     Log(log::Args),
     Apply(apply::Args),
     Replay(replay::Args),
@@ -60,6 +61,7 @@ impl Verb {
             Self::Runs(args) => runs::act(&args),
             Self::Show(args) => show::act(&args),
             Self::Diff(args) => diff::act(&args).await,
+            Self::Shell(args) => shell::act(&args).await,
             Self::Log(args) => log::act(&args).await,
             Self::Apply(args) => apply::act(&args).await,
             Self::Replay(args) => replay::act(&args).await,

@@ -137,7 +137,7 @@ fn event(event: &Event) -> String {
             who(agent.subtask.as_str(), agent.role.as_str()),
             short(snapshot.as_str())
         ),
-        Event::ImageReady { name, id } => {
+        Event::ImageReady { name, id, .. } => {
             let id = id.strip_prefix("sha256:").unwrap_or(id);
             format!("image {name} is {}", short(id))
         }

@@ -37,6 +37,7 @@ mod result;
 mod resume;
 mod run;
 mod runs;
+mod shell;
 mod show;
 mod signals;
 mod state;

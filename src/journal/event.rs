@@ -52,6 +52,9 @@ pub enum Event {
     ImageReady {
         name: String,
         id: String,
+        /// What agents are told is in it.
+        #[serde(default)]
+        describes: String,
     },
     /// A sandbox answered for the first time.
     SandboxOpened {

@@ -248,7 +248,12 @@ impl Drive {
                 "the image {name} changed since the run began: what is worked from here on sees the new one"
             ));
         }
-        self.shared.note(Event::ImageReady { name, id });
+        let describes = image.describes.clone();
+        self.shared.note(Event::ImageReady {
+            name,
+            id,
+            describes,
+        });
     }
 
     /// The ready image of a role's sandbox.

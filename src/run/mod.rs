@@ -63,6 +63,7 @@ mod talk;
 mod trees;
 mod verdict;
 mod verify;
+mod visit;
 mod words;
 mod worker;
 
@@ -82,6 +83,7 @@ pub use resume::{Found, Raised, Reopened, reopen, resume};
 pub use sent::{Asked, SUMMARIES, requests};
 pub use start::start;
 pub use summary::*;
+pub use visit::{About, KeptPlan, Said, Stream, Visit, Visiting, kept_plan, visit};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

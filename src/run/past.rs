@@ -128,7 +128,7 @@ impl Past {
                 .acceptance(*round, tree)
                 .is_some_and(|(ran, with_base)| ran == commands && with_base == with_base_tests),
             Event::VerdictGiven { round, verdict } => self.verdicts.get(round) == Some(verdict),
-            Event::ImageReady { name, id } => self.images.get(name) == Some(id),
+            Event::ImageReady { name, id, .. } => self.images.get(name) == Some(id),
             _ => false,
         }
     }
@@ -224,7 +224,7 @@ impl Past {
             Event::VerdictGiven { round, verdict } => {
                 self.verdicts.insert(*round, verdict.clone());
             }
-            Event::ImageReady { name, id } => {
+            Event::ImageReady { name, id, .. } => {
                 self.images.insert(name.clone(), id.clone());
             }
             Event::PermissionDecided { grants, .. } => self.grants.extend_from_slice(grants),

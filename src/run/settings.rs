@@ -16,6 +16,22 @@ pub(super) fn spec(
     subtask: &str,
     network: Network,
 ) -> Spec {
+    let labels = Labels {
+        machine: shared.options.machine.clone(),
+        state: shared.options.state.display().to_string(),
+        run: shared.id.to_string(),
+        subtask: subtask.to_owned(),
+    };
+    spec_of(sandbox, image, labels, network)
+}
+
+/// `spec` for whoever stands outside of a run.
+pub(super) fn spec_of(
+    sandbox: &plan::Sandbox,
+    image: Image,
+    labels: Labels,
+    network: Network,
+) -> Spec {
     Spec {
         image,
         env: sandbox.env.clone(),
@@ -32,12 +48,7 @@ pub(super) fn spec(
         history: history::within(shared.history.as_ref(), sandbox.disk),
         network,
         runtime: sandbox.runtime.clone(),
-        labels: Labels {
-            machine: shared.options.machine.clone(),
-            state: shared.options.state.display().to_string(),
-            run: shared.id.to_string(),
-            subtask: subtask.to_owned(),
-        },
+        labels,
     }
 }
 

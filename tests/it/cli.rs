@@ -89,7 +89,7 @@ pub fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
-const VERBS: [&str; 23] = [
+const VERBS: [&str; 24] = [
     "run",
     "resume",
     "init",
@@ -104,6 +104,7 @@ const VERBS: [&str; 23] = [
     "show",
     "diff",
     "log",
+    "shell",
     "apply",
     "replay",
     "record",

@@ -65,6 +65,7 @@ mod record; // what is made from a journal alone, and what must not be in it
 mod replay; // again from what was recorded
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
+mod shell; // a person at what a subtask left
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone

@@ -54,7 +54,7 @@ fn same(found: &Comparison) {
 }
 
 /// Everything below a directory with its bytes.
-fn photograph(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+pub fn photograph(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

@@ -44,7 +44,8 @@ pub(in crate::run) struct Recorded {
     told: HashMap<Agent, Arc<Told>>,
     /// The last of each round.
     accepted: BTreeMap<u32, (TreeId, Vec<CommandRun>, Option<WithBase>)>,
-    images: BTreeMap<String, String>,
+    /// Id and description by name.
+    images: BTreeMap<String, (String, String)>,
 }
 
 impl Recorded {
@@ -99,8 +100,13 @@ impl Recorded {
                 let ran = (tree.clone(), commands.clone(), with_base_tests.clone());
                 self.accepted.insert(*round, ran);
             }
-            Event::ImageReady { name, id } => {
-                self.images.insert(name.clone(), id.clone());
+            Event::ImageReady {
+                name,
+                id,
+                describes,
+            } => {
+                let known = (id.clone(), describes.clone());
+                self.images.insert(name.clone(), known);
             }
             _ => {}
         }
@@ -211,11 +217,12 @@ impl Engine for Stage {
         _progress: &'a dyn Progress,
         _cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Image, Error>> {
-        let id = self.0.images.get(&image.image).cloned();
+        let known = self.0.images.get(&image.image).cloned();
+        let (id, describes) = known.unwrap_or_else(|| ("recorded".to_owned(), String::new()));
         let image = Image {
-            id: id.unwrap_or_else(|| "recorded".to_owned()),
+            id,
             name: image.image.clone(),
-            describes: String::new(),
+            describes,
         };
         Box::pin(async { Ok(image) })
     }
