@@ -19,6 +19,7 @@ mod fault;
 mod find;
 mod images;
 mod init;
+mod judged;
 mod live;
 mod log;
 mod order;

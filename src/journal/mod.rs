@@ -7,6 +7,7 @@
 //! Never: a type of a room above.
 
 mod beside;
+mod checks;
 mod egress;
 mod event;
 mod fold;
@@ -16,6 +17,7 @@ mod tally;
 mod write;
 
 pub use beside::whole;
+pub use checks::{CommandRun, Progress, TestCount, WithBase};
 pub use egress::{Egress, EgressStep};
 pub use event::*;
 pub use fold::{Conflict, State, SubtaskState};

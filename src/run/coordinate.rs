@@ -1,11 +1,14 @@
 //! A round's subtasks: fixed by the plan file, or submitted by the coordinator.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::accept::{Accept, PlanCheck};
 use super::board::Notice;
 use super::drive::{Drive, Node};
-use super::worker::Job;
+use super::rounds::{self, Briefs};
+use super::worker::{Begin, Job};
 use super::{Error, first};
 use crate::id::SubtaskId;
 use crate::journal::{self, Agent, AgentKind, Event};
@@ -89,6 +92,7 @@ impl Drive {
             before: self.dag.clone(),
             limit: self.shared.plan.run.subtasks,
             roles: self.shared.plan.roles.clone(),
+            earlier: self.earlier(),
         };
         let start = self.standing(&self.merged.clone()).await?;
         let first = first::coordinator(self, &role, &image, &start);
@@ -103,9 +107,10 @@ impl Drive {
             image,
             start,
             first,
-            accept: Accept::Plan(Box::new(check.clone())),
+            accept: Accept::plan(check.clone()),
             parent: span.clone(),
             needs: Vec::new(),
+            begin: Begin::AsRecorded,
         };
         let end = self.alone(job).await?;
         let planned = match end.map(|end| end.outcome.ended) {
@@ -141,6 +146,15 @@ impl Drive {
 
     async fn take_plan(&mut self, check: &PlanCheck, arguments: &Value) -> Result<bool, Error> {
         match check.check(arguments) {
+            Ok(planned) if planned.repeats.is_some() => {
+                let before = planned.repeats.unwrap_or_default();
+                self.facts.standstill = Some(format!(
+                    "the plan for round {} repeats that of round {before} although it was handed back once, \
+                     so the run stopped",
+                    self.round
+                ));
+                Ok(false)
+            }
             Ok(planned) => {
                 self.adopt(planned.dag, planned.summary, planned.criteria)
                     .await?;
@@ -151,6 +165,16 @@ impl Drive {
                 Ok(false)
             }
         }
+    }
+
+    /// What the plans of the rounds before asked for.
+    fn earlier(&self) -> BTreeMap<u32, Briefs> {
+        let mut earlier: BTreeMap<u32, Briefs> = BTreeMap::new();
+        for node in self.nodes.values() {
+            let briefs = earlier.entry(node.round).or_default();
+            briefs.insert(rounds::brief(&node.subtask));
+        }
+        earlier
     }
 
     fn no_plan(&mut self, reason: &str) {
@@ -177,7 +201,12 @@ impl Drive {
             .collect();
         let subtasks: Vec<_> = new.iter().filter_map(|id| dag.get(id).cloned()).collect();
         for criterion in &criteria {
-            if !self.criteria.contains(criterion) {
+            let words = || criterion.split_whitespace();
+            if !self
+                .criteria
+                .iter()
+                .any(|known| known.split_whitespace().eq(words()))
+            {
                 self.criteria.push(criterion.clone());
             }
         }
@@ -197,6 +226,7 @@ impl Drive {
                 .collect(),
         };
         self.shared.record(accepted).await?;
+        self.found = first::facts(self);
         self.facts.failed.clear();
         self.facts.verdict = None;
         self.verdict = None;

@@ -32,6 +32,15 @@ pub(super) struct Job {
     pub parent: Span,
     /// Spans of what it needed, to be linked.
     pub needs: Vec<Span>,
+    pub begin: Begin,
+}
+
+/// Whether an agent goes on with what the journal has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    AsRecorded,
+    /// Its sandbox failed it in this process: with a conversation of its own.
+    Anew,
 }
 
 /// How it came out.
@@ -53,7 +62,10 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
     let (who, kind, start) = (job.who.clone(), job.kind, job.start.commit.clone());
     let span = open_span(&shared, &job);
     let since = Instant::now();
-    let recalled = recall::recall(&shared, &job.who, &job.start).await;
+    let recalled = match job.begin {
+        Begin::AsRecorded => recall::recall(&shared, &job.who, &job.start).await,
+        Begin::Anew => None,
+    };
     announce(&shared, &job, recalled.as_ref());
     let worked = at_desk(&shared, job, recalled, span.clone()).await;
     let (outcome, snapshot, left_out) = match worked {

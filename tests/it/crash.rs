@@ -165,6 +165,7 @@ fn same_end(whole: &Recorded, cut: usize, again: &Again) {
         "conflict_found",
         "acceptance_ran",
         "verdict_given",
+        "round_ended",
         "delivered",
         "run_ended",
     ] {

@@ -58,6 +58,7 @@ mod next; // what a result says to type next does what it says
 mod protect; // files that nobody may change, and checks that somebody did
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
+mod verdicts; // what passes, what does not, rounds, votes, cheats
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone
