@@ -92,6 +92,7 @@ impl Worker<'_> {
             .map(|call| self.tools.check(&call.name, &call.arguments))
             .collect();
         let last = checked.len() - 1;
+        let divided = self.divided(reply);
         for (index, (made, checked)) in reply.calls.iter().zip(checked).enumerate() {
             if course.stop == Some(Stop::Cancelled) || self.checkpoint.cancel().is_cancelled() {
                 course.stop = Some(Stop::Cancelled);
@@ -105,11 +106,21 @@ impl Worker<'_> {
                     self.answer(course, made, None, refusal);
                 }
                 Ok(call) if call.tool == self.tools.ending() => {
-                    self.end(course, made, call, index == last).await;
+                    self.end(course, made, call, index == last && !divided)
+                        .await;
                 }
                 Ok(call) => self.one(course, made, call).await,
             }
         }
+    }
+
+    /// True when a reply ends its agent more than once, and not in the same words: which of them is meant
+    /// cannot be told.
+    fn divided(&self, reply: &Reply) -> bool {
+        let endings = reply.calls.iter();
+        let mut endings = endings.filter(|made| made.name == self.tools.ending());
+        let first = endings.next();
+        endings.any(|made| Some(&made.arguments) != first.map(|first| &first.arguments))
     }
 
     /// The ending call: handed in when it is the last of its turn and nothing before it failed.

@@ -89,8 +89,8 @@ impl Drive {
     fn accepted_before(&self, tree: &TreeId) -> Option<Accepted> {
         let known = self.shared.past.acceptance(self.round, tree)?;
         let beside = known.with_base.iter().flat_map(|with| &with.commands);
-        let all = known.commands.iter().chain(beside).chain(&known.at_base);
-        all.map(is_told).all(|told| told).then(|| known.clone())
+        let mut all = known.commands.iter().chain(beside).chain(&known.at_base);
+        all.all(is_told).then(|| known.clone())
     }
 
     /// Runs the commands at the base too, where they count tests or could not be run: evidence of what

@@ -9,7 +9,7 @@ use crate::journal::TestCount;
 pub(super) fn of(output: &str) -> Option<TestCount> {
     let plain = without_colours(output);
     let lines: Vec<&str> = plain.lines().map(str::trim_end).collect();
-    let readers: [(&str, fn(&[&str]) -> Option<Said>); 6] = [
+    let readers: [(&str, Reader); 6] = [
         ("pytest", pytest),
         ("unittest", unittest),
         ("cargo test", cargo),
@@ -30,6 +30,9 @@ pub(super) fn of(output: &str) -> Option<TestCount> {
     }
     count
 }
+
+/// Reads what one runner says in these lines.
+type Reader = fn(&[&str]) -> Option<Said>;
 
 #[derive(Default)]
 struct Said {

@@ -186,6 +186,17 @@ impl Drive {
         self.fail(format!("{which}: {reason}"));
     }
 
+    /// Criteria are added and never taken away; how one is broken into lines makes no other of it.
+    fn add_criteria(&mut self, criteria: &[String]) {
+        for criterion in criteria {
+            let words = || criterion.split_whitespace();
+            let known = |known: &String| known.split_whitespace().eq(words());
+            if !self.criteria.iter().any(known) {
+                self.criteria.push(criterion.clone());
+            }
+        }
+    }
+
     /// Takes a checked DAG in: its new nodes wait, and what failed in earlier rounds stops counting.
     async fn adopt(
         &mut self,
@@ -200,16 +211,7 @@ impl Drive {
             .cloned()
             .collect();
         let subtasks: Vec<_> = new.iter().filter_map(|id| dag.get(id).cloned()).collect();
-        for criterion in &criteria {
-            let words = || criterion.split_whitespace();
-            if !self
-                .criteria
-                .iter()
-                .any(|known| known.split_whitespace().eq(words()))
-            {
-                self.criteria.push(criterion.clone());
-            }
-        }
+        self.add_criteria(&criteria);
         let accepted = Event::PlanAccepted {
             round: self.round,
             summary,

@@ -104,7 +104,10 @@ mod tests {
     use super::*;
     use crate::id::{RoleName, SubtaskId};
 
-    fn briefs(list: &[(&str, &str)]) -> Briefs {
+    /// Role and brief of each.
+    type List<'a> = &'a [(&'a str, &'a str)];
+
+    fn briefs(list: List<'_>) -> Briefs {
         let subtask = |(role, text): &(&str, &str)| Subtask {
             id: SubtaskId::new(format!("id-{}", text.len())),
             role: RoleName::new(*role),
@@ -119,7 +122,7 @@ mod tests {
     fn a_plan_repeats_one_that_holds_all_its_briefs() {
         let first = briefs(&[("coder", "mend a"), ("coder", "mend b")]);
         let earlier = BTreeMap::from([(1, first.clone()), (2, briefs(&[("coder", "look")]))]);
-        let cases: [(&[(&str, &str)], Option<u32>); 6] = [
+        let cases: [(List<'_>, Option<u32>); 6] = [
             (&[("coder", "mend b"), ("coder", "mend  a\n")], Some(1)),
             (&[("coder", "mend a")], Some(1)),
             (&[("coder", "look")], Some(2)),

@@ -324,67 +324,69 @@ mod tests {
         }
     }
 
+    /// Language, before, after, what is said.
+    const WEAKENED: &[(&str, &str, &str, &str)] = &[
+        (
+            "python",
+            "def test_a():\n  assert add(1, 2) == 3\n",
+            "def test_a():\n  assert True\n",
+            "cannot fail: `assert True`",
+        ),
+        (
+            "python",
+            "def test_a():\n  assert x\n",
+            "",
+            "fewer tests: 1 before, 0 now; fewer checks: 1 before, 0 now",
+        ),
+        (
+            "python",
+            "",
+            "import pytest\n@pytest.mark.skip\ndef test_a(): pass\n",
+            "narrows tests: `@pytest.mark.skip`",
+        ),
+        (
+            "python",
+            "",
+            "def pytest_collection_modifyitems(items):\n  items.clear()\n",
+            "steers which tests run",
+        ),
+        (
+            "python",
+            "",
+            "import sys; sys.exit(0)\n",
+            "looks like success: `import sys; sys.exit(0)`",
+        ),
+        (
+            "rust",
+            "#[test]\nfn a() {}\n",
+            "#[test]\n#[ignore]\nfn a() {}\n",
+            "`#[ignore]`",
+        ),
+        (
+            "js",
+            "it('a', f)\n",
+            "it.only('b', f)\nit('a', f)\n",
+            ".only('b', f)`",
+        ),
+        (
+            "go",
+            "",
+            "func TestA(t *testing.T) {\n t.Skip()\n}\n",
+            "`t.Skip()`",
+        ),
+        (
+            "shell",
+            "test: \n\tpytest\n",
+            "test:\n\tpytest || true\n",
+            "`pytest || true`",
+        ),
+    ];
+
     #[test]
     fn words_that_weaken_a_check_are_found_and_older_ones_are_not() {
         let table = table();
         let notes = |language, old, new| table.compare(language, Place::Check, old, new).join("; ");
-        let cases = [
-            (
-                "python",
-                "def test_a():\n  assert add(1, 2) == 3\n",
-                "def test_a():\n  assert True\n",
-                "cannot fail: `assert True`",
-            ),
-            (
-                "python",
-                "def test_a():\n  assert x\n",
-                "",
-                "fewer tests: 1 before, 0 now; fewer checks: 1 before, 0 now",
-            ),
-            (
-                "python",
-                "",
-                "import pytest\n@pytest.mark.skip\ndef test_a(): pass\n",
-                "narrows tests: `@pytest.mark.skip`",
-            ),
-            (
-                "python",
-                "",
-                "def pytest_collection_modifyitems(items):\n  items.clear()\n",
-                "steers which tests run",
-            ),
-            (
-                "python",
-                "",
-                "import sys; sys.exit(0)\n",
-                "looks like success: `import sys; sys.exit(0)`",
-            ),
-            (
-                "rust",
-                "#[test]\nfn a() {}\n",
-                "#[test]\n#[ignore]\nfn a() {}\n",
-                "`#[ignore]`",
-            ),
-            (
-                "js",
-                "it('a', f)\n",
-                "it.only('b', f)\nit('a', f)\n",
-                ".only('b', f)`",
-            ),
-            (
-                "go",
-                "",
-                "func TestA(t *testing.T) {\n t.Skip()\n}\n",
-                "`t.Skip()`",
-            ),
-            (
-                "shell",
-                "test: \n\tpytest\n",
-                "test:\n\tpytest || true\n",
-                "`pytest || true`",
-            ),
-        ];
-        for (language, old, new, want) in cases {
+        for (language, old, new, want) in WEAKENED {
             let said = notes(language, old, new);
             assert!(said.contains(want), "{want} in {said}");
         }

@@ -115,6 +115,7 @@ async fn at_desk(
     let models = shared.models_of(&job.role).to_vec();
     let window = window(&job.role, &models);
     let ending = ending(job.kind);
+    let discarded = matches!(job.kind, AgentKind::Coordinator | AgentKind::Verifier);
     let tools = tools::Set::new(settings::tools(shared, &job.role, ending)).map_err(|error| {
         Stop::Environment {
             reason: error.to_string(),
@@ -154,12 +155,15 @@ async fn at_desk(
         role: job.role,
     };
     let mut outcome = agent::work(assignment, &desk).await;
-    // What stands in the sandbox is kept whatever ended the agent, as far as it can still be read.
+    // What stands in the sandbox is kept whatever ended the agent, as far as it can still be read. What a
+    // coordinator or a verifier leaves there is thrown away, so no fault of it can undo what they said.
     let lost = matches!(
         outcome.ended,
         Err(Stop::Environment { .. } | Stop::Broken { .. })
     );
+    let said = discarded && outcome.ended.is_ok();
     if !lost
+        && !said
         && !desk.is_handed_in()
         && let (Err(stop), Ok(_)) = (desk.take_snapshot().await, &outcome.ended)
     {

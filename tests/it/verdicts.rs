@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wharf::run::{Status, VerdictStatus};
 
 use crate::server::{Answer, Ask, Role};
-use crate::world::{Ran, World, passes, put, report, verdict, write};
+use crate::world::{Ran, World, passes, put, report, write};
 
 mod cheats; // what is done to tests, and what the verifier is told of it
 mod rounds; // what one round hands to the next, and when no other follows
@@ -68,8 +68,8 @@ fn raw(arguments: &str) -> Answer {
     )])
 }
 
-#[tokio::test]
-async fn nothing_that_is_no_typed_verdict_in_due_form_passes() {
+/// What a verifier may say that is no verdict, or none that passes.
+fn no_verdicts() -> Vec<(&'static str, Answer)> {
     let criteria = r##""summary":"s","criteria":[{"criterion":"It is done","status":"pass","evidence":"#1"}]"##;
     let three = |words: [&str; 3]| {
         let one = |word: &&str| {
@@ -80,7 +80,7 @@ async fn nothing_that_is_no_typed_verdict_in_due_form_passes() {
         Answer::calls(words.iter().map(one).collect())
     };
     let refusal = Answer::text("I'm sorry, I can't help with that.").finish("content_filter");
-    let answers = [
+    vec![
         ("nothing", Answer::text("")),
         ("praise", Answer::text("Looks good!")),
         ("caveats", Answer::text("PASS (with caveats)")),
@@ -117,8 +117,12 @@ async fn nothing_that_is_no_typed_verdict_in_due_form_passes() {
         ("a list", raw("[\"pass\"]")),
         ("three that differ", three(["pass", "fail", "pass"])),
         ("a report instead", report("done", "verdict: pass")),
-    ];
-    for (name, answer) in answers {
+    ]
+}
+
+#[tokio::test]
+async fn nothing_that_is_no_typed_verdict_in_due_form_passes() {
+    for (name, answer) in no_verdicts() {
         let world = World::new(&[("a.txt", "a\n")]);
         let ran = world
             .run(&plan(CRITERIA), move |ask| match (ask.role, turns(ask)) {
@@ -131,57 +135,42 @@ async fn nothing_that_is_no_typed_verdict_in_due_form_passes() {
     }
 }
 
-/// Every way in which there is no judging, with the exit code that the contract gives it.
-#[tokio::test]
-async fn whoever_could_not_judge_has_not_passed_and_says_why() {
+/// Ways in which there is no judging: a name, further keys of the plan, what the reason says.
+fn unjudged() -> Vec<(&'static str, String, &'static str)> {
     let command = |run: &str| {
-        format!(
-            "acceptance: {{commands: [{{run: \"{run}\", timeout: 1s}}], criteria: [\"It is done\"]}}"
-        )
+        let command = format!("{{run: \"{run}\", timeout: 1s}}");
+        format!("acceptance: {{commands: [{command}], criteria: [\"It is done\"]}}")
     };
-    let verifier_with =
-        |key: &str| format!("{CRITERIA}\nroles: {{verifier: {{agent: {{{key}}}}}}}");
-    let cases = [
-        (
-            "no such program",
-            command("no-such-program"),
-            4,
-            "no such program",
-        ),
+    let verifier = |key: &str| format!("{CRITERIA}\nroles: {{verifier: {{agent: {{{key}}}}}}}");
+    let none = "roles: {extends: none, coder: {prompt: code, tools: [bash]}}";
+    let (absent, empty) = ("no such program", "collected no tests");
+    vec![
+        (absent, command("no-such-program"), absent),
         (
             "killed by its limit",
             command("sleep 30"),
-            4,
             "killed after 1 s",
         ),
+        (empty, command("echo no tests ran in 0.00s; exit 5"), empty),
         (
-            "no tests",
-            command("echo no tests ran in 0.00s; exit 5"),
-            4,
-            "collected no tests",
-        ),
-        (
-            "no tests and a success",
+            "none and a success",
             command("echo Ran 0 tests in 0.000s"),
-            4,
-            "collected no tests",
+            empty,
         ),
-        (
-            "pytest says 5",
-            command("exit 5; pytest"),
-            4,
-            "collected no tests",
-        ),
-        ("no tokens for it", verifier_with("tokens: 0"), 4, "limit"),
-        ("no turns for it", verifier_with("turns: 0"), 4, "limit"),
+        ("pytest says 5", command("exit 5; pytest"), empty),
+        ("no tokens for it", verifier("tokens: 0"), "limit"),
+        ("no turns for it", verifier("turns: 0"), "limit"),
         (
             "no verifier",
-            format!("{CRITERIA}\nroles: {{extends: none, coder: {{prompt: code, tools: [bash]}}}}"),
-            4,
+            format!("{CRITERIA}\n{none}"),
             "the plan has no verifier",
         ),
-    ];
-    for (name, extra, code, why) in cases {
+    ]
+}
+
+#[tokio::test]
+async fn whoever_could_not_judge_has_not_passed_and_says_why() {
+    for (name, extra, why) in unjudged() {
         let world = World::new(&[("a.txt", "a\n")]);
         let ran = world
             .run(&plan(&extra), |ask| match ask.role {
@@ -191,12 +180,8 @@ async fn whoever_could_not_judge_has_not_passed_and_says_why() {
             .await;
         no_pass(name, &ran);
         let summary = &ran.summary;
-        assert_eq!(
-            (summary.status, summary.exit_code),
-            (Status::Unverified, code),
-            "{name}: {}",
-            summary.reason
-        );
+        let ended = (summary.status, summary.exit_code);
+        assert_eq!(ended, (Status::Unverified, 4), "{name}: {}", summary.reason);
         assert!(summary.reason.contains(why), "{name}: {}", summary.reason);
     }
 }

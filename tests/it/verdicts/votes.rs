@@ -19,7 +19,7 @@ fn number(ask: &Ask) -> usize {
 fn says(words: &[&'static str]) -> impl Fn(&Ask) -> Answer + Clone + Send + Sync + 'static {
     let words = words.to_vec();
     move |ask: &Ask| match (ask.role, turns(ask)) {
-        (Role::Verifier, 0) => Answer::call(
+        (Role::Verifier, n) if n == 0 || ask.last().contains("sandbox broke") => Answer::call(
             "bash",
             json!({"command": format!("cat made.txt; echo {}", number(ask))}),
         ),
