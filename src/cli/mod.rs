@@ -23,6 +23,7 @@ mod find;
 mod images;
 mod init;
 mod keyboard;
+mod judged;
 mod live;
 mod log;
 mod models;

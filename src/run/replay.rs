@@ -193,7 +193,7 @@ impl Script {
         round: u32,
         tree: &TreeId,
         commands: &[plan::AcceptanceCommand],
-    ) -> Option<(Vec<CommandRun>, Option<WithBase>)> {
+    ) -> Option<super::acceptance::Accepted> {
         let recorded = self.recorded.as_ref()?;
         Some(recorded.accepted(round, tree, commands))
     }

@@ -43,7 +43,7 @@ struct Kept {
 pub(in crate::run) struct Recorded {
     told: HashMap<Agent, Arc<Told>>,
     /// The last of each round.
-    accepted: BTreeMap<u32, (TreeId, Vec<CommandRun>, Option<WithBase>)>,
+    accepted: BTreeMap<u32, (TreeId, Accepted)>,
     /// Id and description by name.
     images: BTreeMap<String, (String, String)>,
 }
@@ -95,10 +95,15 @@ impl Recorded {
                 tree,
                 commands,
                 with_base_tests,
+                at_base,
                 ..
             } => {
-                let ran = (tree.clone(), commands.clone(), with_base_tests.clone());
-                self.accepted.insert(*round, ran);
+                let accepted = Accepted {
+                    commands: commands.clone(),
+                    with_base: with_base_tests.clone(),
+                    at_base: at_base.clone(),
+                };
+                self.accepted.insert(*round, (tree.clone(), accepted));
             }
             Event::ImageReady {
                 name,
@@ -160,11 +165,11 @@ impl Recorded {
         round: u32,
         tree: &TreeId,
         commands: &[AcceptanceCommand],
-    ) -> (Vec<CommandRun>, Option<WithBase>) {
-        if let Some((on, runs, with_base)) = self.accepted.get(&round)
+    ) -> Accepted {
+        if let Some((on, accepted)) = self.accepted.get(&round)
             && on == tree
         {
-            return (runs.clone(), with_base.clone());
+            return accepted.clone();
         }
         let unknown = |command: &AcceptanceCommand| CommandRun {
             command: command.run.clone(),
@@ -173,7 +178,10 @@ impl Recorded {
             output_tail: String::new(),
             note: Some("not run: no result was recorded on this tree".to_owned()),
         };
-        (commands.iter().map(unknown).collect(), None)
+        Accepted {
+            commands: commands.iter().map(unknown).collect(),
+            ..Accepted::default()
+        }
     }
 }
 
