@@ -7,7 +7,7 @@
 use bollard::models::HostConfig;
 use wharf_toolbox::held::{Held, UNLIMITED};
 
-use super::connect::EngineFacts;
+use super::facts::EngineFacts;
 use super::{Error, Spec};
 
 /// What a sandbox is limited in.
