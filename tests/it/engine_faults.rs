@@ -302,8 +302,7 @@ async fn a_run_outlives_a_restart_of_the_engine() {
         .run(plan, move |ask| match ask.ordinal {
             0 => Answer::call("bash", json!({"command": "echo first > b.txt; echo here"})),
             1 => {
-                away.vanishes();
-                away.returns();
+                away.restarts();
                 Answer::call("bash", json!({"command": "cat b.txt; echo again"}))
             }
             _ => {

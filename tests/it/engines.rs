@@ -190,7 +190,7 @@ async fn a_socket_that_one_may_not_use_is_told_apart() {
 }
 
 /// An authority, a server's and a client's certificate in a folder, and a stranger's authority beside.
-fn certificates() -> tempfile::TempDir {
+pub(crate) fn certificates() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
 set -e

@@ -38,8 +38,8 @@ struct Rule {
 pub struct Faulty {
     dir: tempfile::TempDir,
     rules: Arc<Mutex<Vec<Rule>>>,
-    /// True while the engine is there.
-    up: Arc<watch::Sender<bool>>,
+    /// How often it was restarted.
+    restarted: watch::Sender<u64>,
     serving: tokio::task::JoinHandle<()>,
 }
 
@@ -58,20 +58,18 @@ impl Faulty {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("engine.sock")).unwrap();
         let rules = Arc::new(Mutex::new(Vec::<Rule>::new()));
-        let (up, seen) = watch::channel(true);
+        let (restarted, seen) = watch::channel(0);
         let (engine, known) = (engine.to_owned(), rules.clone());
         let serving = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let (engine, rules, mut up) = (engine.clone(), known.clone(), seen.clone());
+                let (engine, rules, mut end) = (engine.clone(), known.clone(), seen.clone());
+                end.mark_unchanged();
                 connections.spawn(async move {
-                    if !*up.borrow_and_update() {
-                        return;
-                    }
                     tokio::select! {
                         // A client that goes away in the middle is none of the proxy's business.
                         done = serve(client, &engine, &rules) => drop(done),
-                        _ = up.wait_for(|up| !up) => {}
+                        _ = end.changed() => {}
                     }
                 });
             }
@@ -79,7 +77,7 @@ impl Faulty {
         Self {
             dir,
             rules,
-            up: Arc::new(up),
+            restarted,
             serving,
         }
     }
@@ -96,14 +94,9 @@ impl Faulty {
         met
     }
 
-    /// The engine is gone, and with it every connection, until `returns`.
-    pub fn vanishes(&self) {
-        self.up.send_replace(false);
-    }
-
-    /// It is there again.
-    pub fn returns(&self) {
-        self.up.send_replace(true);
+    /// The engine is restarted: every connection ends, and the next ones are served again.
+    pub fn restarts(&self) {
+        self.restarted.send_modify(|count| *count += 1);
     }
 
     /// As DOCKER_HOST has it.

@@ -51,6 +51,7 @@ mod images; // what they are made of
 mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod limits; // refused, held, or doubted aloud
 mod processes; // what becomes of them and of their output
+mod second; // a daemon of our own: restarts, TLS, gVisor; opt-in
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.
