@@ -43,6 +43,7 @@ pub async fn engine() -> (Docker, Image) {
         setup: Vec::new(),
         setup_files: Vec::new(),
         bootstrap: true,
+        ..ImageSpec::default()
     };
     let image = docker
         .prepare(&spec, &Quiet, &CancellationToken::new())

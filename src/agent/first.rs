@@ -420,8 +420,6 @@ fn bullets(items: &[String], limit: usize) -> String {
     lines.join("\n")
 }
 
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

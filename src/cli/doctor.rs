@@ -57,10 +57,18 @@ async fn engine(config: &Config) -> Vec<Check> {
         version => format!("cgroup v{version}"),
     };
     let found = format!(
-        "{} at {}, API {}, {cgroup}, {}, {}",
-        about.version, about.address, about.api, about.storage, about.arch
+        "{} {} at {} ({}), API {}, {cgroup}, {}, {}, runtimes {}",
+        about.product,
+        about.version,
+        about.address,
+        about.found_by,
+        about.api,
+        about.storage,
+        about.arch,
+        about.runtimes.join(" ")
     );
     let mut checks = vec![ops::engine_api(name, found, &about.api)];
+    checks.extend(ops::engine_place(&about));
     checks.push(ops::limits(&about.unable));
     checks.push(match engine.images().await {
         Ok(images) => ops::base_images(images.iter().map(|image| image.name.as_str())),

@@ -59,8 +59,9 @@ pub fn read(path: &Path) -> Result<PlanFile, Fault> {
         files.borrow_mut().insert(name.to_owned(), text.clone());
         Ok(text)
     };
-    let plan =
+    let mut plan =
         plan::parse(&text, &path.display().to_string(), &load).map_err(|error| fault(&error))?;
+    plan.anchor(&directory);
     Ok(PlanFile {
         plan,
         text,
@@ -69,13 +70,16 @@ pub fn read(path: &Path) -> Result<PlanFile, Fault> {
     })
 }
 
-/// A plan as a run kept it: its text and the files it names.
-pub fn kept(text: &str, name: &str, files: &BTreeMap<String, String>) -> Result<Plan, Fault> {
+/// A plan as a run kept it: its text and the files it names. What it builds lies where it lay.
+pub fn kept(text: &str, path: &Path, files: &BTreeMap<String, String>) -> Result<Plan, Fault> {
     let load = |name: &str| {
         let text = files.get(name).cloned();
         text.ok_or_else(|| "the run did not keep it".to_owned())
     };
-    plan::parse(text, name, &load).map_err(|error| fault(&error))
+    let name = path.display().to_string();
+    let mut plan = plan::parse(text, &name, &load).map_err(|error| fault(&error))?;
+    plan.anchor(path.parent().unwrap_or(Path::new("")));
+    Ok(plan)
 }
 
 /// Every fault of a file that `read` refused with this one.

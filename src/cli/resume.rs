@@ -1,5 +1,6 @@
 //! `wharf resume`: a run goes on from where an earlier process left it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::attend::{attend, noise};
@@ -141,12 +142,9 @@ fn settle(config: &mut Config, reopened: &Reopened, teller: &Teller) -> Result<P
         teller.text(&format!("warning: {warning}"));
     }
     let kept = reopened.kept();
-    let name = kept
-        .plan_path
-        .as_ref()
-        .map(|path| path.display().to_string());
-    let name = name.as_deref().unwrap_or("plan.yaml");
-    let mut plan = plan_file::kept(&reopened.plan_text, name, &reopened.plan_files)?;
+    let path = kept.plan_path.as_deref();
+    let path = path.unwrap_or(Path::new("plan.yaml"));
+    let mut plan = plan_file::kept(&reopened.plan_text, path, &reopened.plan_files)?;
     kept.lay(&mut plan);
     config.resume(&plan, kept)?;
     config.run_id = Some(reopened.id().clone());

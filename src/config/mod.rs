@@ -27,7 +27,7 @@ use crate::id::{self, RunId};
 use crate::{run, trace};
 
 pub use again::raised;
-pub use docker::{Docker, Tls};
+pub use docker::Docker;
 pub use env::Env;
 pub use layer::Source;
 pub use providers::{Price, Provider, Secret, Wire};
@@ -182,8 +182,8 @@ pub fn load(flags: &Flags, cwd: &Path) -> Result<Config, Error> {
 pub fn load_with(flags: &Flags, cwd: &Path, env: Env) -> Result<Config, Error> {
     let state = state::directory(&env, cwd)?;
     let (file, path) = file::read(&env)?;
-    let (trace, mut warnings) = trace::Options::read(&|name| env.text(name));
-    let docker = docker::find(&env, &mut warnings);
+    let (trace, warnings) = trace::Options::read(&|name| env.text(name));
+    let docker = docker::find(&env);
     let (plan, plan_source) = plan_file(flags, &env, cwd);
     let (cache, cache_source) =
         layer::cache(&env, &file, &path)?.unwrap_or((CACHE, Source::BuiltIn));

@@ -42,16 +42,11 @@ impl Config {
 
     /// How the sandbox room reaches the engine.
     pub fn engine_options(&self) -> sandbox::Options {
-        let tls = self.docker.tls.as_ref().map(|tls| sandbox::Tls {
-            key: tls.key.clone(),
-            cert: tls.cert.clone(),
-            ca: tls.ca.clone(),
-        });
-        let candidates = self.docker.candidates.iter();
         sandbox::Options {
             host: self.docker.host.clone(),
-            candidates: candidates.map(|(address, _)| address.clone()).collect(),
-            tls,
+            tls: self.docker.tls.clone(),
+            candidates: self.docker.candidates.clone(),
+            ssh: None,
             state: self.state.clone(),
             machine: self.machine.clone(),
             proxies: self.docker.proxies.clone(),

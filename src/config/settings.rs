@@ -50,7 +50,7 @@ impl Config {
         }
         let docker = match (&self.docker.host, self.docker.candidates.first()) {
             (Some(host), _) => host.clone(),
-            (None, Some((address, why))) => format!("{address} ({why})"),
+            (None, Some(one)) => format!("{} ({})", one.address, one.why),
             (None, None) => "the default socket".to_owned(),
         };
         list.push(self.place("docker", docker, &["DOCKER_HOST", "DOCKER_CONTEXT"]));

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::engine::About;
+
 /// Bytes that should be free where the state is.
 const FREE: u64 = 2 << 30;
 /// Bytes written on trial.
@@ -131,6 +133,32 @@ pub fn engine_api(name: &'static str, found: String, api: &str) -> Check {
     }
 }
 
+/// What an operator should know of where the engine is and how it was come by; nothing when it is
+/// the first place tried, and no stranger can reach it.
+pub fn engine_place(about: &About) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if !about.passed_over.is_empty() {
+        checks.push(Check::new(
+            "engines tried",
+            State::Note,
+            format!("before it: {}", about.passed_over.join("; ")),
+            "start that engine, or name the one you mean by DOCKER_HOST",
+        ));
+    }
+    let bare = ["tcp://", "http://"]
+        .iter()
+        .any(|scheme| about.address.starts_with(scheme));
+    if bare && !about.encrypted {
+        checks.push(Check::new(
+            "engine address",
+            State::Note,
+            "plain TCP: whoever reaches that port is root on the engine's machine",
+            "use certificates (DOCKER_TLS_VERIFY, DOCKER_CERT_PATH) or ssh://",
+        ));
+    }
+    checks
+}
+
 /// Whether the engine says that it can set a sandbox's limits; what holds is seen in each sandbox.
 pub fn limits(unable: &[String]) -> Check {
     let name = "sandbox limits";
@@ -223,6 +251,26 @@ mod tests {
         let passes = |api: &str| engine_api("e", String::new(), api).passes();
         assert!(passes("1.41") && passes("1.100") && passes("2.0"));
         assert!(!passes("1.40") && !passes("") && !passes("new"));
+    }
+
+    #[test]
+    fn a_plain_port_and_a_place_passed_over_are_noted() {
+        let about = |address: &str, encrypted, passed_over: &[&str]| About {
+            address: address.to_owned(),
+            encrypted,
+            passed_over: passed_over.iter().map(|&place| place.to_owned()).collect(),
+            ..About::default()
+        };
+        assert_eq!(engine_place(&about("unix:///a", false, &[])), []);
+        assert_eq!(engine_place(&about("tcp://a:1", true, &[])), []);
+        let noted = engine_place(&about(
+            "tcp://a:1",
+            false,
+            &["unix:///b (rootless): refused"],
+        ));
+        assert_eq!(noted.len(), 2);
+        assert!(noted.iter().all(Check::passes), "{noted:?}");
+        assert!(noted[0].found.contains("rootless"), "{noted:?}");
     }
 
     #[test]

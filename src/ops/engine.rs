@@ -17,9 +17,17 @@ pub struct Engine {
 }
 
 /// What an engine says of itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct About {
+    /// `Docker` or `Podman`.
+    pub product: &'static str,
     pub address: String,
+    /// By certificates; what ssh and a socket carry needs none.
+    pub encrypted: bool,
+    /// Why it was looked for there.
+    pub found_by: String,
+    /// Places that were tried before and did not answer, each with its reason.
+    pub passed_over: Vec<String>,
     pub version: String,
     pub api: String,
     pub cgroup: String,
@@ -77,7 +85,11 @@ impl Engine {
     pub fn about(&self) -> About {
         let info = self.docker.info();
         About {
+            product: info.product,
             address: info.address.clone(),
+            encrypted: info.encrypted,
+            found_by: info.found_by.clone(),
+            passed_over: info.passed_over.clone(),
             version: info.version.clone(),
             api: info.api.clone(),
             cgroup: info.cgroup.clone(),
@@ -120,9 +132,8 @@ impl Engine {
     ) -> Result<String, Error> {
         let spec = sandbox::ImageSpec {
             image: name.to_owned(),
-            setup: Vec::new(),
-            setup_files: Vec::new(),
             bootstrap: bootstrap == Bootstrap::Allowed,
+            ..sandbox::ImageSpec::default()
         };
         let engine: &dyn sandbox::Engine = &self.docker;
         let image = engine.prepare(&spec, &Said(progress), cancel).await?;

@@ -46,7 +46,8 @@ impl Error {
                     .to_owned()
             }
             Self::Engine(sandbox::Error::NoEngine { .. }) => {
-                "start Docker, or name its address by DOCKER_HOST".to_owned()
+                "start Docker, or name its address by DOCKER_HOST (or a context by DOCKER_CONTEXT)"
+                    .to_owned()
             }
             Self::Engine(sandbox::Error::Image { hint, .. }) | Self::Model { hint, .. } => {
                 hint.clone()

@@ -17,7 +17,9 @@ mod veil;
 
 pub use clean::{Old, old_runs, remove_run};
 pub use detect::{Project, detect};
-pub use doctor::{Check, State, base_images, disk, engine_api, limits, state_directory};
+pub use doctor::{
+    Check, State, base_images, disk, engine_api, engine_place, limits, state_directory,
+};
 pub use engine::{About, Bootstrap, Engine, ImageLine, Mode, Swept};
 pub use error::{Error, open_models};
 pub use lock::{Held, held};

@@ -3,7 +3,7 @@
 use super::check::{amount, count, size};
 use super::error::Error;
 use super::yaml::At;
-use super::{Network, OpenFiles, Sandbox, raw, units};
+use super::{Image, Network, OpenFiles, Pull, Sandbox, raw, units};
 
 /// What /tmp holds at least, and what must be left beside it. Bytes.
 const TMP: u64 = 256 << 20;
@@ -26,7 +26,8 @@ const GVISOR_PIDS: u64 = 1024;
 impl Default for Sandbox {
     fn default() -> Self {
         Self {
-            image: "wharf/python".to_owned(),
+            image: Image::Named("wharf/python".to_owned()),
+            pull: Pull::Missing,
             setup: Vec::new(),
             env: std::collections::BTreeMap::new(),
             cpus: 2.0,

@@ -6,7 +6,7 @@ use globset::Glob;
 
 use super::error::Error;
 use super::yaml::At;
-use super::{AgentLimits, Effort, Sandbox, bounds, network, raw, units};
+use super::{AgentLimits, Effort, Sandbox, bounds, image, network, raw, units};
 
 /// The most containers kept ready for one kind of sandbox.
 const MOST_WARM: usize = 16;
@@ -195,8 +195,9 @@ pub(super) fn lay_sandbox(
         return Ok(sandbox);
     };
     if let Some(image) = &layer.image {
-        sandbox.image = image_name(&at.key("image"), image)?;
+        sandbox.image = image::read(&at.key("image"), image)?;
     }
+    sandbox.pull = layer.pull.unwrap_or(sandbox.pull);
     if let Some(setup) = &layer.setup {
         sandbox.setup = texts(&at.key("setup"), setup)?;
     }
@@ -228,15 +229,6 @@ pub(super) fn lay_sandbox(
     }
     bounds::lay(at, layer, &mut sandbox)?;
     Ok(sandbox)
-}
-
-fn image_name(at: &At<'_>, image: &str) -> Result<String, Error> {
-    let image = text(at, image)?;
-    if image.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        let message = format!("`{image}` is no image name");
-        return Err(at.value_fault(message, "write a name such as `wharf/python` or `node:22`"));
-    }
-    Ok(image)
 }
 
 /// Checks the name of an environment variable.

@@ -16,6 +16,7 @@ mod files;
 mod forms;
 mod graph;
 mod host;
+mod image;
 mod inject;
 mod network;
 mod nodes;
@@ -37,6 +38,7 @@ pub use error::{Error, nearest};
 pub use faults::faults;
 pub use graph::Dag;
 pub use host::{Allowed, Host};
+pub use image::Image;
 pub use inject::Inject;
 pub use network::{Network, Reach};
 pub use nodes::GraphError;
@@ -137,7 +139,8 @@ pub struct Role {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sandbox {
-    pub image: String,
+    pub image: Image,
+    pub pull: Pull,
     pub setup: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub cpus: f64,
@@ -157,6 +160,18 @@ pub struct Sandbox {
     pub warm: usize,
     /// An engine that does not hold a limit is refused instead of warned of.
     pub strict: bool,
+}
+
+/// When an image is fetched from its registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pull {
+    /// When the engine does not have it.
+    Missing,
+    /// Once a run, even if the engine has it.
+    Always,
+    /// Not at all.
+    Never,
 }
 
 /// How many files one process may have open.

@@ -8,6 +8,7 @@ use super::check;
 use super::error::Error;
 use super::files::{Loader, RoleFile};
 use super::graph::Dag;
+use super::image;
 use super::nodes::GraphError;
 use super::roles::{self, Ground, Layer, Layers};
 use super::sections::{
@@ -101,6 +102,7 @@ fn resolve_roles(
 ) -> Result<(BTreeMap<RoleName, Role>, Sandbox), Error> {
     let below = Sandbox::default();
     let sandbox = check::lay_sandbox(&top.key("sandbox"), file.sandbox.as_ref(), &below)?;
+    image::load(top, file.sandbox.as_ref(), loader)?;
     let written = file.roles.clone().unwrap_or_default();
     let base = built_in::roles()?;
     let mut layers = Layers::default();
@@ -109,6 +111,7 @@ fn resolve_roles(
     }
     let files = role_files(top, file.role_files.as_ref(), loader)?;
     for file in &files {
+        image::load(&file.source.top(), file.role.sandbox.as_ref(), loader)?;
         if layers
             .filed
             .insert(file.name.clone(), file.layer())
@@ -122,6 +125,7 @@ fn resolve_roles(
     for (name, role) in written.by_name {
         let at = top.key("roles").key(&name);
         roles::role_name(&at, &name)?;
+        image::load(&at, role.sandbox.as_ref(), loader)?;
         let prompt = own_prompt(&at, &role, loader)?;
         let layer = Layer {
             at,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 pub(super) use super::consent::{ApproverForm, HooksForm};
 pub(super) use super::forms::{Command, Count, Roles, RolesShape, Size, Time, Words};
-use super::{Action, Effort, History, Kind, PermissionMode};
+use super::{Action, Effort, History, Kind, PermissionMode, Pull};
 
 /// A Wharf plan: roles, limits, sandbox, permissions and acceptance of a task.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -121,8 +121,11 @@ pub(super) struct Agent {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Sandbox {
-    /// Default: wharf/python.
-    pub image: Option<String>,
+    /// A name, or a Dockerfile to build from; default: wharf/python.
+    #[schemars(with = "Option<Image>")]
+    pub image: Option<Value>,
+    /// When registries are asked for it; default: missing.
+    pub pull: Option<Pull>,
     /// Commands run once, with network, into a cached image layer.
     pub setup: Option<Vec<String>>,
     /// Environment of every command; never put a secret here.
@@ -154,6 +157,25 @@ pub(super) struct Sandbox {
     pub warm: Option<Count>,
     /// Refuse an engine that does not hold these limits, instead of a warning; default: false.
     pub strict: Option<bool>,
+}
+
+/// Where the image comes from.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "as `Network`")]
+pub(super) enum Image {
+    Name(String),
+    Recipe(Recipe),
+}
+
+/// An image built from a Dockerfile; paths are relative to the plan file.
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "as `Network`")]
+pub(super) struct Recipe {
+    pub dockerfile: String,
+    /// The folder whose files it may take; default: the Dockerfile's.
+    pub context: Option<String>,
 }
 
 /// What a sandbox can reach.

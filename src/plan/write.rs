@@ -225,7 +225,10 @@ fn price((input, cached, output): (f64, f64, f64)) -> Value {
 
 fn sandbox(own: &Sandbox, below: &Sandbox) -> Option<Value> {
     let mut keys = Map::new();
-    differ(&mut keys, "image", &own.image, &below.image);
+    if own.image != below.image {
+        keys.insert("image".to_owned(), own.image.written());
+    }
+    differ(&mut keys, "pull", own.pull, below.pull);
     differ(&mut keys, "setup", &own.setup, &below.setup);
     differ(&mut keys, "env", &own.env, &below.env);
     differ(&mut keys, "cpus", own.cpus, below.cpus);

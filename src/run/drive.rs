@@ -292,14 +292,8 @@ impl Drive {
     /// The ready image of a role's sandbox.
     pub async fn image(&mut self, sandbox: &plan::Sandbox) -> Result<Image, String> {
         let shared = self.shared.clone();
-        let spec = super::settings::image(
-            &shared.store,
-            &shared.base.commit,
-            sandbox,
-            shared.options.bootstrap,
-        )
-        .await
-        .map_err(|error| error.to_string())?;
+        let spec = super::settings::image(&shared, sandbox).await;
+        let spec = spec.map_err(|error| error.to_string())?;
         let known = self.images.get(&spec);
         if let Some((image, _)) = known.filter(|(_, since)| since.elapsed() < KNOWN) {
             return Ok(image.clone());

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::history;
 use super::shared::Shared;
-use crate::sandbox::{FileLimits, Image, ImageSpec, Labels, Network, Spec};
+use crate::sandbox::{FileLimits, Image, ImageSpec, Labels, Network, Pull, Recipe, Spec};
 use crate::workspace::{self, Store};
 use crate::{plan, tools};
 
@@ -71,11 +71,10 @@ const MANIFESTS: [&str; 13] = [
 
 /// The image of a sandbox, with the files of the base that its setup commands may read.
 pub(super) async fn image(
-    store: &Store,
-    base: &crate::id::CommitId,
+    shared: &Shared,
     sandbox: &plan::Sandbox,
-    bootstrap: bool,
 ) -> Result<ImageSpec, workspace::Error> {
+    let (store, base) = (&shared.store, &shared.base.commit);
     let mut setup_files = Vec::new();
     if !sandbox.setup.is_empty() {
         let words = sandbox
@@ -96,10 +95,26 @@ pub(super) async fn image(
         }
     }
     Ok(ImageSpec {
-        image: sandbox.image.clone(),
+        image: sandbox.image.to_string(),
+        recipe: match &sandbox.image {
+            plan::Image::Named(_) => None,
+            plan::Image::Built {
+                dockerfile,
+                context,
+            } => Some(Recipe {
+                dockerfile: dockerfile.clone(),
+                context: context.clone(),
+            }),
+        },
+        pull: match sandbox.pull {
+            plan::Pull::Missing => Pull::Missing,
+            plan::Pull::Always => Pull::Always,
+            plan::Pull::Never => Pull::Never,
+        },
         setup: sandbox.setup.clone(),
         setup_files,
-        bootstrap,
+        bootstrap: shared.options.bootstrap,
+        run: Some(shared.id.to_string()),
     })
 }
 

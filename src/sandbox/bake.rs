@@ -109,7 +109,10 @@ impl Oven<'_> {
     async fn run(&self, stage: &mut Stage<'_>) -> Result<(), Error> {
         let network = match self.job.spec.setup.is_empty() {
             true => None,
-            false => Some(network::create(self.job.docker, self.labels()).await?),
+            false => {
+                let (docker, cancel) = (self.job.docker, self.job.cancel);
+                Some(network::create(docker, self.labels(), cancel).await?)
+            }
         };
         let outcome = self.fill(network.as_deref(), stage).await;
         network::discard(self.job.docker, network.as_deref()).await;
@@ -118,9 +121,10 @@ impl Oven<'_> {
 
     /// Fills a container and commits it; the container is gone afterwards, cancelled or not.
     async fn fill(&self, network: Option<&str>, stage: &mut Stage<'_>) -> Result<(), Error> {
-        let id = super::container::create(self.job.docker, self.body(network)).await?;
-        let outcome = call::unless(self.job.cancel, self.fill_created(&id, stage)).await;
-        super::container::remove(self.job.docker, &id).await;
+        let (docker, cancel) = (self.job.docker, self.job.cancel);
+        let id = super::container::create(docker, self.body(network), cancel).await?;
+        let outcome = call::unless(cancel, self.fill_created(&id, stage)).await;
+        super::container::remove(docker, &id).await;
         outcome
     }
 
@@ -218,16 +222,20 @@ impl Oven<'_> {
         }
     }
 
+    /// A run is named only for the sweep, which takes what a dead one left: the image is nobody's.
     fn labels(&self) -> HashMap<String, String> {
         let options = &self.job.docker.options;
-        HashMap::from([
+        let run = self.job.spec.run.clone();
+        let mut labels = HashMap::from([
             (profile::MACHINE.to_owned(), options.machine.clone()),
             (
                 profile::STATE.to_owned(),
                 options.state.display().to_string(),
             ),
             (KIND.to_owned(), "build".to_owned()),
-        ])
+        ]);
+        labels.extend(run.map(|run| (profile::RUN.to_owned(), run)));
+        labels
     }
 }
 
@@ -248,7 +256,7 @@ mod tests {
                     )
                 })
                 .collect(),
-            bootstrap: false,
+            ..ImageSpec::default()
         }
     }
 

@@ -13,7 +13,7 @@ use super::build::{Stage, Tail};
 use super::call::{self, SHORT};
 use super::docker::Docker;
 use super::profile::USER;
-use super::{Error, ImageSpec};
+use super::{Error, ImageSpec, unique};
 
 /// Longest time of one setup command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(1800);
@@ -45,6 +45,10 @@ for tool in git python3 pytest node npm go cargo rustc java ruby gcc make rg jq;
 done
 true
 "#;
+
+/// Runs a line and says so when it has ended, whatever it came to: an engine that drops the stream ends
+/// it as a command does, and what it then tells of the exit is its own.
+const TO_ITS_END: &str = r#"/bin/sh -c "$1"; code=$?; printf %s "$2"; exit "$code""#;
 
 /// A started container in which commands are run before it is committed.
 pub(super) struct Bench<'a> {
@@ -181,8 +185,10 @@ impl<'a> Bench<'a> {
 
     /// Runs one line by the image's shell; gives its exit code and the end of what it printed.
     async fn exec(&self, exec: &Exec<'_>, each: impl FnMut(&str)) -> Result<(i64, String), Error> {
+        let mark = unique::name();
+        let words = ["/bin/sh", "-c", TO_ITS_END, "sh", exec.line, &mark];
         let config = ExecConfig {
-            cmd: Some(["/bin/sh", "-c", exec.line].map(str::to_owned).to_vec()),
+            cmd: Some(words.map(str::to_owned).to_vec()),
             env: Some(self.env.clone()),
             user: Some(USER.to_owned()),
             working_dir: Some(exec.folder.to_owned()),
@@ -198,8 +204,8 @@ impl<'a> Bench<'a> {
             .id;
         let call = api.start_exec(&id, None);
         let started = call::bounded("starting a setup command", SHORT, call).await?;
-        let output = match tokio::time::timeout(exec.limit, follow(started, exec.input, each)).await
-        {
+        let following = follow(started, exec.input, &mark, each);
+        let output = match tokio::time::timeout(exec.limit, following).await {
             Ok(output) => output?,
             Err(_) => {
                 return Err(Error::Engine {
@@ -242,6 +248,7 @@ fn removal(path: &str) -> String {
 async fn follow(
     started: StartExecResults,
     feed: &[u8],
+    mark: &str,
     mut each: impl FnMut(&str),
 ) -> Result<String, Error> {
     let broken = |reason: String| Error::Engine {
@@ -263,18 +270,68 @@ async fn follow(
         input.shutdown().await.map_err(|e| broken(e.to_string()))?;
     }
     let mut tail = Tail::default();
+    let mut end = End::new(mark);
     while let Some(item) = output.next().await {
         let chunk: LogOutput = item.map_err(|fault| broken(call::words(&fault)))?;
-        let text = String::from_utf8_lossy(chunk.as_ref()).into_owned();
+        if let LogOutput::StdOut { message } = &chunk {
+            end.look(message);
+        }
+        let text = String::from_utf8_lossy(chunk.as_ref()).replace(mark, "");
         tail.push(&text);
         each(&text);
     }
-    Ok(tail.text().to_owned())
+    match end.seen {
+        true => Ok(tail.text().replace(mark, "")),
+        false => Err(broken(format!(
+            "the engine's stream ended before the command did, after: {}",
+            tail.text()
+        ))),
+    }
+}
+
+/// Looks for a mark in a stream that comes in pieces.
+struct End<'a> {
+    mark: &'a [u8],
+    rest: Vec<u8>,
+    seen: bool,
+}
+
+impl<'a> End<'a> {
+    fn new(mark: &'a str) -> Self {
+        End {
+            mark: mark.as_bytes(),
+            rest: Vec::new(),
+            seen: false,
+        }
+    }
+
+    fn look(&mut self, more: &[u8]) {
+        self.rest.extend_from_slice(more);
+        let mut windows = self.rest.windows(self.mark.len());
+        self.seen |= windows.any(|window| window == self.mark);
+        let keep = self.mark.len().saturating_sub(1);
+        self.rest.drain(..self.rest.len().saturating_sub(keep));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_is_seen_however_it_is_cut() {
+        for cut in 0..=10 {
+            let mut end = End::new("mark");
+            let (one, two) = b"a mark, so".split_at(cut);
+            end.look(one);
+            end.look(two);
+            assert!(end.seen, "cut at {cut}");
+        }
+        let mut end = End::new("mark");
+        end.look(b"mar k ma");
+        end.look(b" rk");
+        assert!(!end.seen);
+    }
 
     #[test]
     fn removal_quotes_what_a_shell_would_read() {

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error as Fault;
-use bollard::query_parameters::{
-    BuildImageOptions, CreateImageOptions, CreateImageOptionsBuilder, TagImageOptionsBuilder,
-};
+use bollard::query_parameters::{BuildImageOptions, CreateImageOptions, TagImageOptionsBuilder};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use tokio_util::io::ReaderStream;
 
 use super::call::{self, SHORT};
 use super::docker::Docker;
+use super::image::inspect;
 use super::{Error, Progress};
 
 /// A stream of the engine's that says nothing for so long is given up (a registry that hangs).
-const SILENCE: Duration = Duration::from_secs(30);
+pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// The same for a step that works without printing.
 const BUILD_SILENCE: Duration = Duration::from_secs(300);
 /// One line of progress in so long.
@@ -78,38 +78,84 @@ pub(super) fn packing(source: std::io::Error) -> Error {
     }
 }
 
-/// Builds a folder and tags it; the output's last lines go with a failure.
+/// What the builder is told beside the files.
+pub(super) struct Order<'a> {
+    /// The name of what comes out.
+    pub(super) tag: &'a str,
+    /// The name for people.
+    pub(super) title: &'a str,
+    /// Path within the files.
+    pub(super) dockerfile: &'a str,
+    pub(super) args: HashMap<String, String>,
+    pub(super) labels: HashMap<String, String>,
+    /// Ask registries for newer images of the same names first.
+    pub(super) pull: bool,
+    pub(super) hint: &'a str,
+}
+
+/// A context, in memory or as a file at its beginning.
+pub(super) enum Files {
+    Bytes(Bytes),
+    Tar(std::fs::File),
+}
+
+/// What helps where our own images do not build.
+pub(super) const OURS: &str = "the lines above are the builder's own; an apt failure means that the \
+                               engine's containers do not reach Debian's mirrors";
+
+/// Builds files and tags what comes out; the output's last lines go with a failure.
 pub(super) async fn build(
     docker: &Docker,
-    tag: &str,
-    context: Bytes,
-    args: HashMap<String, String>,
+    order: Order<'_>,
+    files: Files,
     stage: &mut Stage<'_>,
 ) -> Result<(), Error> {
     let options = BuildImageOptions {
-        dockerfile: "Dockerfile".to_owned(),
-        t: Some(tag.to_owned()),
+        dockerfile: order.dockerfile.to_owned(),
+        t: Some(order.tag.to_owned()),
         rm: true,
         forcerm: true,
-        buildargs: Some(args),
+        buildargs: Some(order.args),
+        labels: Some(order.labels),
+        pull: order.pull.then(|| "true".to_owned()),
         ..BuildImageOptions::default()
     };
-    let body = bollard::body_full(context);
+    let body = match files {
+        Files::Bytes(bytes) => bollard::body_full(bytes),
+        Files::Tar(file) => {
+            let file = tokio::fs::File::from_std(file);
+            bollard::body_try_stream(ReaderStream::new(file))
+        }
+    };
     let stream = docker.api.build_image(options, None, Some(body));
     let mut tail = Tail::default();
+    let mut broke = None;
     let outcome = drain(stream, BUILD_SILENCE, |info| {
+        if let Some(fault) = info.error_detail {
+            broke.get_or_insert(fault.message.unwrap_or_default());
+        }
         let text = info.stream.or(info.status).unwrap_or_default();
         tail.push(&text);
         stage.line(&text);
     })
     .await;
-    outcome.map_err(|reason| Error::Image {
-        image: tag.to_owned(),
+    let failed = |reason: &str, hint: &str| Error::Image {
+        image: order.title.to_owned(),
         reason: format!("the build failed: {reason}\n{}", tail.text()),
-        hint: "the lines above are the builder's own; an apt failure means that the engine's \
-               containers do not reach Debian's mirrors"
-            .to_owned(),
-    })
+        hint: hint.to_owned(),
+    };
+    outcome.map_err(|reason| failed(&reason, order.hint))?;
+    if let Some(reason) = broke {
+        return Err(failed(&reason, order.hint));
+    }
+    // An engine that ended in the middle closes the stream as one that is done.
+    match inspect(docker, order.tag).await? {
+        Some(_) => Ok(()),
+        None => Err(failed(
+            "the engine's answer ended before the build did",
+            "see whether `docker info` answers, then try again",
+        )),
+    }
 }
 
 /// Makes an image of a root file system in a tar.
@@ -137,25 +183,6 @@ where
         })
 }
 
-/// Fetches a reference; what registries answer inside the stream is an error here.
-pub(super) async fn pull(
-    docker: &Docker,
-    reference: &str,
-    stage: &mut Stage<'_>,
-) -> Result<(), Error> {
-    let (name, tag) = split(reference);
-    let mut options = CreateImageOptionsBuilder::new().from_image(name);
-    if let Some(tag) = tag {
-        options = options.tag(tag);
-    }
-    let stream = docker.api.create_image(Some(options.build()), None, None);
-    let outcome = drain(stream, SILENCE, |info| {
-        stage.line(&info.status.unwrap_or_default());
-    })
-    .await;
-    outcome.map_err(|reason| refused(reference, &reason))
-}
-
 /// Gives an image another name.
 pub(super) async fn tag(docker: &Docker, image: &str, repo: &str, tag: &str) -> Result<(), Error> {
     let options = TagImageOptionsBuilder::new().repo(repo).tag(tag).build();
@@ -164,7 +191,7 @@ pub(super) async fn tag(docker: &Docker, image: &str, repo: &str, tag: &str) -> 
 }
 
 /// Reads a stream of progress to its end; the first fault in it, or silence, is the outcome.
-async fn drain<T>(
+pub(super) async fn drain<T>(
     stream: impl Stream<Item = Result<T, Fault>>,
     silence: Duration,
     mut each: impl FnMut(T),
@@ -177,73 +204,6 @@ async fn drain<T>(
             Ok(None) => return Ok(()),
             Err(_) => return Err(format!("nothing was heard for {} s", silence.as_secs())),
         }
-    }
-}
-
-/// A reference's name and its tag; without a tag the engine would fetch every one.
-fn split(reference: &str) -> (&str, Option<&str>) {
-    if reference.contains('@') {
-        return (reference, None);
-    }
-    match reference.rsplit_once(':') {
-        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
-        _ => (reference, Some("latest")),
-    }
-}
-
-/// Tells the ways a pull fails apart: waiting helps one, logging in another, a new name the third.
-fn refused(reference: &str, reason: &str) -> Error {
-    let text = reason.to_lowercase();
-    let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let (what, hint) = if any(&["toomanyrequests", "too many requests", "rate limit"]) {
-        (
-            "the registry limits how often it may be asked",
-            "wait, or fetch it logged in with `docker pull`",
-        )
-    } else if any(&[
-        "no such host",
-        "dial tcp",
-        "connection refused",
-        "i/o timeout",
-        "no route",
-        "server misbehaving",
-        "nothing was heard",
-        "unreachable",
-        "awaiting headers",
-    ]) {
-        (
-            "the registry is not reached",
-            "check the name and the engine's network, or load the image with `docker load`",
-        )
-    } else if any(&[
-        "unauthorized",
-        "authentication required",
-        "no basic auth",
-        "access denied",
-        "denied:",
-        "pull access denied",
-    ]) {
-        (
-            "the registry refuses access, or has no such repository",
-            "fetch it logged in with `docker pull`; Wharf sends no registry credentials",
-        )
-    } else if any(&["manifest unknown", "not found", "does not exist"]) {
-        (
-            "the registry has no such image",
-            "check the name and the tag",
-        )
-    } else if any(&["no matching manifest"]) {
-        (
-            "the image is not made for this engine's architecture",
-            "choose an image for this architecture",
-        )
-    } else {
-        ("the pull failed", "try `docker pull` with the same name")
-    };
-    Error::Image {
-        image: reference.to_owned(),
-        reason: format!("{what} ({reason})"),
-        hint: hint.to_owned(),
     }
 }
 
@@ -274,27 +234,6 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_reference_splits_at_its_tag_and_not_at_a_port() {
-        assert_eq!(split("alpine"), ("alpine", Some("latest")));
-        assert_eq!(split("host:5000/a"), ("host:5000/a", Some("latest")));
-        assert_eq!(split("host:5000/a:v1"), ("host:5000/a", Some("v1")));
-        assert_eq!(split("a@sha256:0"), ("a@sha256:0", None));
-    }
-
-    #[test]
-    fn pull_failures_are_told_apart() {
-        let said = |reason: &str| refused("x:y", reason).to_string();
-        assert!(said("toomanyrequests: You have reached your pull rate limit").contains("limits"));
-        assert!(said("pull access denied for x, repository does not exist or may require 'docker login': denied: requested").contains("refuses access"));
-        assert!(said("manifest for x:y not found: manifest unknown").contains("no such image"));
-        assert!(
-            said("Get https://nosuch.invalid/v2/: dial tcp: lookup nosuch.invalid: no such host")
-                .contains("not reached")
-        );
-        assert!(said("strange").contains("strange"));
-    }
 
     #[test]
     fn a_tail_keeps_the_end_and_whole_characters() {

@@ -111,7 +111,8 @@ fn innermost<'a>(
     inner
 }
 
-fn silent(operation: &'static str, limit: Duration) -> Error {
+/// An engine that took too long.
+pub(super) fn silent(operation: &'static str, limit: Duration) -> Error {
     Error::Engine {
         operation,
         reason: format!("the engine did not answer within {} s", limit.as_secs()),

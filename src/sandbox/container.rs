@@ -7,7 +7,8 @@ use bollard::container::LogOutput;
 use bollard::errors::Error as Fault;
 use bollard::models::{ContainerCreateBody, ContainerCreateResponse, HostConfig};
 use bollard::query_parameters::{
-    AttachContainerOptions, RemoveContainerOptions, WaitContainerOptions,
+    AttachContainerOptions, CreateContainerOptionsBuilder, RemoveContainerOptions,
+    WaitContainerOptions,
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -18,10 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{self, LONG, SHORT};
 use super::docker::Docker;
-use super::{Break, Cause, Error};
+use super::{Break, Cause, Error, unique};
 
 /// How long process 1 may take to end after its stdin closed.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long the engine may take to answer that a container is removed.
+const REMOVAL: Duration = SHORT;
+/// How often an engine is asked that may be starting again, and how long it is left alone between.
+const LOOKS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(700);
 
 type Chunks = Pin<Box<dyn Stream<Item = std::io::Result<Bytes>> + Send>>;
 /// What process 1 writes to its stdout.
@@ -53,7 +59,7 @@ pub(super) async fn start(
     body: ContainerCreateBody,
     cancel: &CancellationToken,
 ) -> Result<Running, Error> {
-    let ContainerCreateResponse { id, warnings } = make(docker, body).await?;
+    let ContainerCreateResponse { id, warnings } = make(docker, body, cancel).await?;
     match call::unless(cancel, begin(docker, &id)).await {
         Ok(running) => Ok(Running {
             warnings,
@@ -67,16 +73,59 @@ pub(super) async fn start(
 }
 
 /// Creates a container and gives its id.
-pub(super) async fn create(docker: &Docker, body: ContainerCreateBody) -> Result<String, Error> {
-    Ok(make(docker, body).await?.id)
+pub(super) async fn create(
+    docker: &Docker,
+    body: ContainerCreateBody,
+    cancel: &CancellationToken,
+) -> Result<String, Error> {
+    Ok(make(docker, body, cancel).await?.id)
 }
 
+/// Creates a container under a name of its own: by it, what the engine made although its answer was
+/// lost, late or no longer wanted is removed.
 async fn make(
     docker: &Docker,
     body: ContainerCreateBody,
+    cancel: &CancellationToken,
 ) -> Result<ContainerCreateResponse, Error> {
-    let call = docker.api.create_container(None, body);
-    call::bounded("creating a container", LONG, call).await
+    let name = unique::name();
+    let options = CreateContainerOptionsBuilder::new().name(&name).build();
+    let mut asked = std::pin::pin!(docker.api.create_container(Some(options), body));
+    let asked = tokio::select! {
+        asked = tokio::time::timeout(LONG, &mut asked) => asked,
+        () = cancel.cancelled() => tokio::time::timeout(GRACE, &mut asked).await,
+    };
+    let error = match asked {
+        Ok(Ok(made)) if !cancel.is_cancelled() => return Ok(made),
+        Ok(Ok(made)) => {
+            remove(docker, &made.id).await;
+            return Err(Error::Cancelled);
+        }
+        // The engine refused, so there is nothing.
+        Ok(Err(fault @ Fault::DockerResponseServerError { .. })) => {
+            return Err(call::engine("creating a container", &fault));
+        }
+        Ok(Err(fault)) => call::engine("creating a container", &fault),
+        Err(_) if cancel.is_cancelled() => Error::Cancelled,
+        Err(_) => call::silent("creating a container", LONG),
+    };
+    unmake(docker, &name).await;
+    Err(error)
+}
+
+/// Removes what may be there or come to be there: an engine that lost a caller goes on for a while.
+async fn unmake(docker: &Docker, name: &str) {
+    for _ in 0..LOOKS {
+        match asked_away(docker, name).await {
+            Removal::Done => return,
+            Removal::Absent => tokio::time::sleep(PAUSE).await,
+            Removal::Failed(_) => tokio::time::sleep(PAUSE).await,
+            Removal::Silent(error) => {
+                tracing::warn!(container = %name, %error, "whether it was made is not known");
+                return;
+            }
+        }
+    }
 }
 
 /// What the engine itself holds of a container; None when it does not say.
@@ -179,45 +228,81 @@ impl Life {
         self.gone().await;
     }
 
-    /// Waits until the engine has cleared away a container that ended.
+    /// Waits until the engine has cleared away a container that ended; what it does not confirm is
+    /// removed by hand.
     async fn gone(&self) {
         let options = WaitContainerOptions {
             condition: "removed".to_owned(),
         };
         let mut wait = std::pin::pin!(self.docker.api.wait_container(&self.id, Some(options)));
-        if tokio::time::timeout(GRACE, wait.next()).await.is_err() {
+        let confirmed = match tokio::time::timeout(GRACE, wait.next()).await {
+            Ok(Some(
+                Ok(_)
+                | Err(
+                    // Its exit code was not 0.
+                    Fault::DockerContainerWaitError { .. }
+                    | Fault::DockerResponseServerError {
+                        status_code: 404, ..
+                    },
+                ),
+            )) => true,
+            Ok(_) | Err(_) => false,
+        };
+        if !confirmed {
             remove(&self.docker, &self.id).await;
         }
     }
 }
 
-/// Removes a container whatever its state, with its anonymous volumes; one already gone is fine.
-/// A failure is only told: the sweep of a later start tries again.
+/// Removes a container whatever its state, with its anonymous volumes; one already gone is fine. An
+/// engine that is starting again is asked a few times. A failure is only told: the sweep of a later
+/// start tries again.
 pub(super) async fn remove(docker: &Docker, id: &str) {
-    if let Err(error) = try_remove(docker, id).await {
-        tracing::warn!(container = %id, %error, "left behind; the next sweep removes it");
+    let mut looks = 0;
+    let error = loop {
+        looks += 1;
+        match asked_away(docker, id).await {
+            Removal::Done | Removal::Absent => return,
+            Removal::Failed(_) if looks < LOOKS => tokio::time::sleep(PAUSE).await,
+            Removal::Failed(error) | Removal::Silent(error) => break error,
+        }
+    };
+    tracing::warn!(container = %id, %error, "left behind; the next sweep removes it");
+}
+
+/// As `remove`, once, with the engine's refusal.
+pub(super) async fn try_remove(docker: &Docker, id: &str) -> Result<(), Error> {
+    match asked_away(docker, id).await {
+        Removal::Done | Removal::Absent => Ok(()),
+        Removal::Failed(error) | Removal::Silent(error) => Err(error),
     }
 }
 
-/// As `remove`, with the engine's refusal.
-pub(super) async fn try_remove(docker: &Docker, id: &str) -> Result<(), Error> {
+enum Removal {
+    /// Gone, or going.
+    Done,
+    /// There is none.
+    Absent,
+    /// The engine answers, or cannot be reached; it may be starting again.
+    Failed(Error),
+    /// It was asked, and has not answered in time.
+    Silent(Error),
+}
+
+async fn asked_away(docker: &Docker, id: &str) -> Removal {
     let options = RemoveContainerOptions {
         v: true,
         force: true,
         link: false,
     };
     let call = docker.api.remove_container(id, Some(options));
-    match tokio::time::timeout(SHORT, call).await {
-        Ok(Ok(())) => Ok(()),
-        // 404: gone. 409: its removal is already in progress.
-        Ok(Err(Fault::DockerResponseServerError {
-            status_code: 404 | 409,
-            ..
-        })) => Ok(()),
-        Ok(Err(fault)) => Err(call::engine("removing a container", &fault)),
-        Err(_) => Err(Error::Engine {
-            operation: "removing a container",
-            reason: "the engine did not answer".to_owned(),
-        }),
+    let status = |wanted: u16, fault: &Fault| matches!(fault, Fault::DockerResponseServerError { status_code, .. } if *status_code == wanted);
+    match tokio::time::timeout(REMOVAL, call).await {
+        Ok(Ok(())) => Removal::Done,
+        Ok(Err(fault)) if status(404, &fault) => Removal::Absent,
+        // Its removal is already in progress.
+        Ok(Err(fault)) if status(409, &fault) => Removal::Done,
+        Ok(Err(fault)) => Removal::Failed(call::engine("removing a container", &fault)),
+        Err(_) => Removal::Silent(call::silent("removing a container", REMOVAL)),
     }
 }

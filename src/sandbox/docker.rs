@@ -1,13 +1,17 @@
 //! The engine as the rest of the program holds it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{Info, Options};
+use super::connect::Options;
+use super::dial::Line;
 use super::egress::Way;
+use super::facts::Info;
+use super::tunnel::Tunnel;
 use super::{Engine, Error, Image, ImageSpec, Layer, Progress, Spec, Tree, Vacant};
 use super::{image, open, workspace_layer};
 
@@ -15,12 +19,15 @@ use super::{image, open, workspace_layer};
 #[derive(Clone)]
 pub struct Docker {
     pub(super) api: bollard::Docker,
+    /// What its calls go through, where the engine is on another machine; held for its life.
+    _tunnel: Option<Arc<Tunnel>>,
     pub(super) options: Arc<Options>,
     pub(super) info: Arc<Info>,
     /// Starts cost processor time at the engine; past about two a core they only queue there.
     pub(super) starts: Arc<Semaphore>,
-    /// Two preparations at once would build the same thing twice.
-    pub(super) builds: Arc<Semaphore>,
+    /// Two preparations at once would build the same thing twice. Holds what registries were asked for
+    /// although it was there, which is done once.
+    pub(super) builds: Arc<Mutex<HashSet<String>>>,
     /// How sandboxes with an allow-list reach servers.
     pub(super) way: Way,
     /// Nor does it help to fill two layers at a time.
@@ -28,7 +35,7 @@ pub struct Docker {
 }
 
 impl Docker {
-    pub(super) fn new(api: bollard::Docker, options: Options, info: Info) -> Self {
+    pub(super) fn new(line: Line, options: Options, info: Info) -> Self {
         let way = Way {
             authorities: options.ca_bundle.clone(),
             credentials: options.credentials.clone(),
@@ -36,11 +43,12 @@ impl Docker {
         };
         let starts = usize::try_from(info.facts.cores * 2).unwrap_or(2);
         Docker {
-            api,
+            api: line.api,
+            _tunnel: line.tunnel,
             options: Arc::new(options),
             info: Arc::new(info),
             starts: Arc::new(Semaphore::new(starts)),
-            builds: Arc::new(Semaphore::new(1)),
+            builds: Arc::default(),
             way,
             layers: Arc::new(Semaphore::new(1)),
         }

@@ -7,7 +7,7 @@
 use bollard::models::HostConfig;
 use wharf_toolbox::held::{Held, UNLIMITED};
 
-use super::connect::EngineFacts;
+use super::facts::EngineFacts;
 use super::{Error, Spec};
 
 /// What a sandbox is limited in.
@@ -250,13 +250,28 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
         } if !gvisor => Some("system calls are not filtered"),
         _ => None,
     };
-    if let Some(excess) = excess {
-        return Err(Error::Engine {
+    let refuse = |reason: String| {
+        Err(Error::Engine {
             operation: "checking the container's privileges",
-            reason: format!("{excess}, although it was asked for"),
-        });
+            reason,
+        })
+    };
+    if let Some(excess) = excess {
+        return refuse(format!("{excess}, although it was asked for"));
     }
-    let read = [held.user, held.capabilities, held.no_new_privileges];
+    if held.streams == Some(1) {
+        return refuse(
+            "under this runtime commands can write in the name of process 1, so nothing it says could \
+             be trusted; use another runtime, or a newer version of it"
+                .to_owned(),
+        );
+    }
+    let read = [
+        held.user,
+        held.capabilities,
+        held.no_new_privileges,
+        held.streams,
+    ];
     let unread = read.contains(&None) || (!gvisor && held.seccomp.is_none());
     Ok(unread.then(|| Doubt {
         limit: Limit::Privileges,
@@ -317,6 +332,7 @@ mod tests {
             user: Some(1000),
             capabilities: Some(0),
             no_new_privileges: Some(1),
+            streams: Some(0),
             seccomp: Some(2),
         }
     }
@@ -491,6 +507,13 @@ mod tests {
                 ..whole()
             })
             .contains("no-new-privileges")
+        );
+        assert!(
+            error(Held {
+                streams: Some(1),
+                ..whole()
+            })
+            .contains("in the name of process 1")
         );
         let unfiltered = Held {
             seccomp: Some(0),

@@ -1,15 +1,18 @@
 //! From the words of a plan to an image at the engine: present, built, bootstrapped or pulled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bollard::models::ImageInspect;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::build::{self, Stage};
+use super::build::{self, Files, Order, Stage};
 use super::call::{self, SHORT};
-use super::connect::image_arch;
 use super::docker::Docker;
+use super::facts::image_arch;
+use super::profile::{HOME, TOOLBOX_PATH};
+use super::pull::{self, Pull};
+use super::recipe::{self, Fetching};
 use super::{Error, Image, ImageSpec, Progress};
 use super::{bake, bootstrap};
 
@@ -32,8 +35,8 @@ impl Docker {
         cancel: &CancellationToken,
     ) -> Result<String, Error> {
         let work = async {
-            let _turn = self.builds.acquire().await.map_err(|_| Error::Cancelled)?;
-            resolve(self, spec, progress).await
+            let mut fetched = self.builds.lock().await;
+            resolve(self, spec, &mut fetched, progress).await
         };
         call::unless(cancel, work).await
     }
@@ -46,9 +49,9 @@ pub(super) async fn prepare(
     progress: &dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<Image, Error> {
-    let turn = async { docker.builds.acquire().await.map_err(|_| Error::Cancelled) };
-    let _turn = call::unless(cancel, turn).await?;
-    let name = call::unless(cancel, resolve(docker, spec, progress)).await?;
+    let turn = async { Ok(docker.builds.lock().await) };
+    let mut fetched = call::unless(cancel, turn).await?;
+    let name = call::unless(cancel, resolve(docker, spec, &mut fetched, progress)).await?;
     let found = inspect(docker, &name).await?.ok_or_else(|| Error::Image {
         image: name.clone(),
         reason: "it vanished while it was being prepared".to_owned(),
@@ -67,21 +70,29 @@ pub(super) async fn prepare(
 async fn resolve(
     docker: &Docker,
     spec: &ImageSpec,
+    fetched: &mut HashSet<String>,
     progress: &dyn Progress,
 ) -> Result<String, Error> {
+    if let Some(recipe) = &spec.recipe {
+        let fetching = Fetching {
+            pull: spec.pull,
+            fetched,
+        };
+        return recipe::ensure(docker, recipe, fetching, progress).await;
+    }
     let bare = spec.image.strip_suffix(":latest").unwrap_or(&spec.image);
     match bare {
-        BASE => base(docker, spec.bootstrap, progress).await,
-        PYTHON => python(docker, spec.bootstrap, progress).await,
-        _ => other(docker, &spec.image, progress).await,
+        BASE => base(docker, spec, progress).await,
+        PYTHON => python(docker, spec, progress).await,
+        _ => other(docker, spec, fetched, progress).await,
     }
 }
 
-async fn base(docker: &Docker, bootstrap: bool, progress: &dyn Progress) -> Result<String, Error> {
+async fn base(docker: &Docker, spec: &ImageSpec, progress: &dyn Progress) -> Result<String, Error> {
     let tag = base_key();
     let name = format!("{BASE}:{tag}");
     if inspect(docker, &name).await?.is_none() {
-        make_base(docker, &tag, bootstrap, progress).await?;
+        make_base(docker, &tag, spec, progress).await?;
         build::tag(docker, &name, BASE, "latest").await?;
     }
     Ok(name)
@@ -90,14 +101,16 @@ async fn base(docker: &Docker, bootstrap: bool, progress: &dyn Progress) -> Resu
 async fn make_base(
     docker: &Docker,
     tag: &str,
-    bootstrap: bool,
+    spec: &ImageSpec,
     progress: &dyn Progress,
 ) -> Result<(), Error> {
-    let mut stage = Stage::new(progress, format!("base: fetching {DEBIAN} (1/2)"));
-    let pulled = match inspect(docker, DEBIAN).await? {
-        Some(_) => Ok(()),
-        None => build::pull(docker, DEBIAN, &mut stage).await,
+    progress.say(&format!("base: fetching {DEBIAN} (1/2)"));
+    // What our own images stand on is fetched where it is missing, and never asked for again.
+    let pull = match spec.pull {
+        Pull::Always | Pull::Missing => Pull::Missing,
+        Pull::Never => Pull::Never,
     };
+    let pulled = pull::ensure(docker, DEBIAN, pull, &mut HashSet::new(), progress).await;
     let Err(fault) = pulled else {
         let mut stage = Stage::new(progress, "base: building (2/2)".to_owned());
         let context = build::context(&[
@@ -105,9 +118,10 @@ async fn make_base(
             ("packages", bootstrap::PACKAGES),
         ])?;
         let name = format!("{BASE}:{tag}");
-        return build::build(docker, &name, context, proxies(docker), &mut stage).await;
+        let order = order(&name, proxies(docker));
+        return build::build(docker, order, Files::Bytes(context), &mut stage).await;
     };
-    if !bootstrap {
+    if !spec.bootstrap {
         return Err(Error::Image {
             image: BASE.to_owned(),
             reason: format!("{fault}; making it from Debian's packages was not allowed"),
@@ -122,37 +136,57 @@ async fn make_base(
 
 async fn python(
     docker: &Docker,
-    bootstrap: bool,
+    spec: &ImageSpec,
     progress: &dyn Progress,
 ) -> Result<String, Error> {
     let tag = short_hash(&[base_key().as_bytes(), PYTHON_DOCKERFILE.as_bytes()]);
     let name = format!("{PYTHON}:{tag}");
     if inspect(docker, &name).await?.is_none() {
-        let from = base(docker, bootstrap, progress).await?;
+        let from = base(docker, spec, progress).await?;
         let mut stage = Stage::new(progress, "python: building".to_owned());
         let context = build::context(&[("Dockerfile", PYTHON_DOCKERFILE)])?;
         let mut args = proxies(docker);
         args.insert("BASE".to_owned(), from);
-        build::build(docker, &name, context, args, &mut stage).await?;
+        let order = order(&name, args);
+        build::build(docker, order, Files::Bytes(context), &mut stage).await?;
         build::tag(docker, &name, PYTHON, "latest").await?;
     }
     Ok(name)
 }
 
-async fn other(docker: &Docker, name: &str, progress: &dyn Progress) -> Result<String, Error> {
-    if inspect(docker, name).await?.is_some() {
-        return Ok(name.to_owned());
+/// How our own images are built; their Dockerfiles label them.
+fn order(name: &str, args: HashMap<String, String>) -> Order<'_> {
+    Order {
+        tag: name,
+        title: name,
+        dockerfile: "Dockerfile",
+        args,
+        labels: HashMap::new(),
+        pull: false,
+        hint: build::OURS,
     }
+}
+
+async fn other(
+    docker: &Docker,
+    spec: &ImageSpec,
+    fetched: &mut HashSet<String>,
+    progress: &dyn Progress,
+) -> Result<String, Error> {
+    let name = &spec.image;
     if name.starts_with("wharf/") {
-        return Err(Error::Image {
-            image: name.to_owned(),
-            reason: "there is no image of that name, here or among the built-in ones".to_owned(),
-            hint: format!("built in are {BASE} and {PYTHON}"),
-        });
+        return match inspect(docker, name).await? {
+            Some(_) => Ok(name.clone()),
+            None => Err(Error::Image {
+                image: name.clone(),
+                reason: "there is no image of that name, here or among the built-in ones"
+                    .to_owned(),
+                hint: format!("built in are {BASE} and {PYTHON}"),
+            }),
+        };
     }
-    let mut stage = Stage::new(progress, format!("image: pulling {name}"));
-    build::pull(docker, name, &mut stage).await?;
-    Ok(name.to_owned())
+    pull::ensure(docker, name, spec.pull, fetched, progress).await?;
+    Ok(name.clone())
 }
 
 /// The engine's view of an image, or that there is none.
@@ -188,32 +222,36 @@ fn suits(docker: &Docker, name: &str, image: &ImageInspect) -> Result<(), Error>
         .config
         .as_ref()
         .and_then(|config| config.volumes.as_ref());
-    match volumes
-        .into_iter()
-        .flatten()
-        .find(|path| covers_workspace(path))
-    {
-        Some(path) => refuse(
+    let covering = volumes.into_iter().flatten().find_map(|volume| {
+        let place = KEPT.iter().find(|place| covers(volume, place))?;
+        Some((volume, place))
+    });
+    match covering {
+        Some((path, place)) => refuse(
             format!(
-                "it declares a VOLUME at {path}, so what is put into /workspace would not be kept"
+                "it declares a VOLUME at {path}, so what is put into {place} would not be kept"
             ),
-            "choose an image without that VOLUME",
+            "choose an image without that VOLUME, or build one FROM it without",
         ),
         None => Ok(()),
     }
 }
 
-/// True for /workspace and every folder above it.
-fn covers_workspace(volume: &str) -> bool {
-    let parts: Vec<&str> = volume
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
-    parts.is_empty() || parts == ["workspace"]
+/// Where baking puts files that every sandbox of the image must find.
+const KEPT: [&str; 3] = ["/workspace", HOME, TOOLBOX_PATH];
+
+/// True for a path and every folder above it.
+fn covers(volume: &str, path: &str) -> bool {
+    let parts = |text: &str| -> Vec<String> {
+        let parts = text.split('/');
+        let parts = parts.filter(|part| !part.is_empty() && *part != ".");
+        parts.map(str::to_owned).collect()
+    };
+    parts(path).starts_with(&parts(volume))
 }
 
 /// Proxy settings as build arguments; the engine keeps these names out of an image's history.
-fn proxies(docker: &Docker) -> HashMap<String, String> {
+pub(super) fn proxies(docker: &Docker) -> HashMap<String, String> {
     docker.options.proxies.iter().cloned().collect()
 }
 
@@ -246,12 +284,19 @@ mod tests {
 
     #[test]
     fn a_volume_matters_only_at_or_above_the_workspace() {
-        for path in ["/", "/workspace", "/workspace/", "//workspace"] {
-            assert!(covers_workspace(path), "{path}");
+        for path in [
+            "/",
+            "/workspace",
+            "/workspace/",
+            "//workspace",
+            "/./workspace",
+        ] {
+            assert!(covers(path, "/workspace"), "{path}");
         }
         for path in ["/data", "/workspace/cache", "/work", "/workspaces"] {
-            assert!(!covers_workspace(path), "{path}");
+            assert!(!covers(path, "/workspace"), "{path}");
         }
+        assert!(covers("/home", HOME) && !covers("/home/other", HOME));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, MAX_DATA, VERSION};
 
 use super::broken::broken;
 use super::claims;
+use super::credits::Credits;
 use super::egress::{Inlet, Knock, knock};
-use super::ledger::Ledger;
 use super::link_call::Call;
 use super::outbox::{Outbox, write};
 use super::{Break, Cause, Error};
@@ -120,7 +120,7 @@ where
         silence: lease.unwrap_or(SILENCE).min(SILENCE),
         outbox,
         calls: HashMap::new(),
-        ledger: Ledger::default(),
+        credits: Credits::default(),
         inlets: HashMap::new(),
         knocks,
         words: words.downgrade(),
@@ -169,7 +169,7 @@ struct Hub {
     silence: Duration,
     outbox: Outbox,
     calls: HashMap<u32, UnboundedSender<Event>>,
-    ledger: Ledger,
+    credits: Credits,
     /// Channels that were opened from inside.
     inlets: HashMap<u32, Inlet>,
     knocks: Option<UnboundedSender<Knock>>,
@@ -214,7 +214,7 @@ impl Hub {
         self.last = Instant::now();
         let channel = frame.channel;
         if channel & INSIDE == 0 {
-            self.ledger.received(&frame)?;
+            self.credits.received(&frame)?;
         }
         if channel == 0 {
             return match frame.parse::<Signal>()? {
@@ -269,11 +269,11 @@ impl Hub {
         match word {
             Some(Word::Open(frame, events)) => {
                 self.calls.insert(frame.channel, events);
-                self.ledger.opened(frame.channel);
+                self.credits.opened(frame.channel);
                 self.outbox.push(frame);
             }
             Some(Word::Send(frame)) => {
-                self.ledger.sent(&frame);
+                self.credits.sent(&frame);
                 self.outbox.push(frame);
             }
             Some(Word::Forget(channel)) => {
@@ -293,7 +293,7 @@ impl Hub {
         }
         let frame = Frame::json(Kind::Signal, 0, &Signal::Ping)
             .map_err(|fault| Break::new(Cause::Protocol, fault))?;
-        self.ledger.pinged();
+        self.credits.pinged();
         self.outbox.push(frame);
         Ok(())
     }

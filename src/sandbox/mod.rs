@@ -15,15 +15,19 @@ mod claims;
 mod commit;
 mod connect;
 mod container;
+mod context;
+mod credits;
+mod dial;
 mod docker;
 mod doubt;
 pub mod egress;
 mod engine;
+mod facts;
 mod history;
+mod ignore_file;
 mod image;
 mod known;
 mod layer;
-mod ledger;
 mod limits;
 mod link;
 mod link_call;
@@ -34,6 +38,8 @@ mod open;
 mod outbox;
 mod pool;
 mod profile;
+mod pull;
+mod recipe;
 pub mod remote;
 mod remote_layer;
 mod remote_run;
@@ -42,20 +48,25 @@ mod shelf;
 mod spare;
 mod sweep;
 pub mod toolbox;
+mod tunnel;
+mod unique;
 mod vacant;
 mod workspace_layer;
 
 pub use broken::{Break, Cause};
-pub use connect::{EngineFacts, Info, Options, Tls, connect};
+pub use connect::{Candidate, Options, Tls, connect};
 pub use docker::Docker;
 pub use doubt::{Doubt, Holds, Limit};
 pub use engine::Engine;
+pub use facts::{EngineFacts, Info};
 pub use history::History;
 pub use image::BUILT_IN;
 pub use known::Known;
 pub use limits::FileLimits;
 pub use pool::{Pool, Wanted};
 pub use profile::profile;
+pub use pull::Pull;
+pub use recipe::Recipe;
 pub use shelf::ImageRow;
 pub use sweep::{Leftover, LeftoverKind, Leftovers, Swept};
 pub use vacant::{Layer, Vacant};
@@ -133,16 +144,22 @@ pub trait Sandbox: Send + Sync {
 pub type Answer<T> = Result<T, String>;
 
 /// An image by the words of a plan, and what is baked on top of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ImageSpec {
-    /// `wharf/python`, or any reference the engine has or can pull.
+    /// `wharf/python`, or any reference the engine has or can pull; for a recipe, what people call it.
     pub image: String,
+    /// Builds the image instead of naming it.
+    pub recipe: Option<Recipe>,
+    /// When registries are asked.
+    pub pull: Pull,
     /// Commands run once as the agent's user in /workspace's place, with network, in order.
     pub setup: Vec<String>,
     /// Files of the workspace that the setup commands may read (requirements, lock files): path and bytes.
     pub setup_files: Vec<(String, Bytes)>,
     /// `images/base/bootstrap.sh` may run where no registry is reached; without it that is an error.
     pub bootstrap: bool,
+    /// The run that it is made for: what is left of a making belongs to nobody once that run is dead.
+    pub run: Option<String>,
 }
 
 /// An image that is ready to be opened.

@@ -4,24 +4,32 @@
 //! all addresses is reachable from inside.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bollard::models::NetworkCreateRequest;
+use tokio_util::sync::CancellationToken;
 
-use super::Error;
 use super::call::{self, SHORT};
 use super::docker::Docker;
-use super::image::short_hash;
+use super::{Error, unique};
 
 const MTU: &str = "com.docker.network.driver.mtu";
 
-/// Makes a network with these labels and gives its name.
+/// Makes a network with these labels and gives its name; one whose making failed or was cancelled is
+/// removed, in case the engine made it all the same.
 pub(super) async fn create(
     docker: &Docker,
     labels: HashMap<String, String>,
+    cancel: &CancellationToken,
 ) -> Result<String, Error> {
-    let name = format!("wharf-{}", unique());
+    let name = unique::name();
+    let made = call::unless(cancel, make(docker, &name, labels)).await;
+    if made.is_err() {
+        discard(docker, Some(&name)).await;
+    }
+    made.map(|()| name)
+}
+
+async fn make(docker: &Docker, name: &str, labels: HashMap<String, String>) -> Result<(), Error> {
     let mut options = HashMap::from([(
         "com.docker.network.bridge.enable_icc".to_owned(),
         "false".to_owned(),
@@ -30,7 +38,7 @@ pub(super) async fn create(
         options.insert(MTU.to_owned(), mtu);
     }
     let request = NetworkCreateRequest {
-        name: name.clone(),
+        name: name.to_owned(),
         driver: Some("bridge".to_owned()),
         attachable: Some(false),
         internal: Some(false),
@@ -38,13 +46,9 @@ pub(super) async fn create(
         options: Some(options),
         ..NetworkCreateRequest::default()
     };
-    call::bounded(
-        "creating a network",
-        SHORT,
-        docker.api.create_network(request),
-    )
-    .await?;
-    Ok(name)
+    let call = docker.api.create_network(request);
+    call::bounded("creating a network", SHORT, call).await?;
+    Ok(())
 }
 
 /// Removes a network; one already gone is fine.
@@ -70,17 +74,4 @@ async fn host_mtu(docker: &Docker) -> Option<String> {
         .await
         .ok()??;
     bridge.options?.remove(MTU)
-}
-
-fn unique() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    short_hash(&[
-        &now.as_nanos().to_be_bytes(),
-        &count.to_be_bytes(),
-        &std::process::id().to_be_bytes(),
-    ])
 }

@@ -24,7 +24,7 @@ pub(super) async fn start(
 ) -> Result<Vacancy, Error> {
     profile::check(spec, &docker.info.facts)?;
     let standing = layer.map(|layer| layer.standing(spec)).transpose()?;
-    let network = call::unless(cancel, own_network(docker, spec)).await?;
+    let network = own_network(docker, spec, cancel).await?;
     let body = ContainerCreateBody {
         image: Some(layer.map_or(&spec.image.id, |layer| &layer.image).clone()),
         ..profile::profile(spec, &docker.info.facts, network.as_deref())
@@ -57,10 +57,14 @@ async fn begun(
 }
 
 /// The network that the spec asks for, made for this sandbox alone.
-async fn own_network(docker: &Docker, spec: &Spec) -> Result<Option<String>, Error> {
+async fn own_network(
+    docker: &Docker,
+    spec: &Spec,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, Error> {
     match spec.network {
         Network::None | Network::Allow(_) => Ok(None),
-        Network::Full => network::create(docker, spec.labels.to_map())
+        Network::Full => network::create(docker, spec.labels.to_map(), cancel)
             .await
             .map(Some),
     }

@@ -7,8 +7,8 @@ use bollard::models::{
     ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use super::connect::EngineFacts;
 use super::egress::VARIABLES;
+use super::facts::EngineFacts;
 use super::{Error, FileLimits, Labels, Network, Spec};
 
 /// Where the baked image holds the toolbox.
@@ -29,7 +29,7 @@ const BESIDE_TMP: u64 = 64 << 20;
 
 pub(super) const MACHINE: &str = "wharf.machine";
 pub(super) const STATE: &str = "wharf.state";
-/// Marks what is not a sandbox: `base`, `python`, `baked`, `layer`, `build`.
+/// Marks what is not a sandbox: `base`, `python`, `baked`, `built`, `layer`, `build`.
 pub(super) const KIND: &str = "wharf.kind";
 pub(super) const RUN: &str = "wharf.run";
 pub(super) const SUBTASK: &str = "wharf.subtask";

@@ -14,6 +14,7 @@ use super::commit::MADE_FOR;
 use super::docker::Docker;
 use super::image::inspect;
 use super::profile::KIND;
+use super::recipe::BUILT;
 use super::workspace_layer::LAYERS;
 use super::{Error, spare};
 
@@ -131,7 +132,7 @@ fn rows(list: &[ImageSummary], used: &HashSet<String>) -> Vec<ImageRow> {
                 .filter(|tag| ours(tag))
                 .cloned()
                 .collect();
-            let cached = matches!(kind, Some("baked" | "layer"));
+            let cached = matches!(kind, Some("baked" | "layer" | "built"));
             if cached && nameless(image) && !parents.contains(image.id.as_str()) {
                 names.push(image.id.clone());
             }
@@ -184,7 +185,7 @@ fn ours(tag: &str) -> bool {
 
 fn is_cached(name: &str) -> bool {
     let repo = name.rsplit_once(':').map(|(repo, _)| repo);
-    repo.is_some_and(|repo| repo == BAKED || repo == LAYERS)
+    repo.is_some_and(|repo| repo == BAKED || repo == LAYERS || repo == BUILT)
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use super::call::{self, SHORT};
 use super::container;
 use super::docker::Docker;
 use super::network;
-use super::profile::{KIND, MACHINE};
+use super::profile::{KIND, MACHINE, RUN};
 use super::{Error, Labels};
 
-/// Seconds after which a container of an image build that runs no more is nobody's.
+/// Seconds after which a container of an image build outside of runs that runs no more is nobody's: no
+/// lock tells of its builder.
 const STALE_BUILD: i64 = 3600;
 
 /// Something with our labels at the engine.
@@ -170,6 +171,21 @@ impl Docker {
             return no("belongs to another state directory");
         }
         if map.get(KIND).is_some_and(|kind| kind == "build") {
+            if let Some(run) = map.get(RUN).filter(|run| !run.is_empty()) {
+                let builder = Labels {
+                    machine: self.options.machine.clone(),
+                    state: self.options.state.display().to_string(),
+                    run: run.clone(),
+                    subtask: "build".to_owned(),
+                };
+                return match is_dead(&builder) {
+                    true => (
+                        true,
+                        format!("left by an image build of run {run}, which is dead"),
+                    ),
+                    false => no("an image build is using it"),
+                };
+            }
             let old = seconds_now().saturating_sub(made.at) > STALE_BUILD;
             return match old && !made.busy {
                 true => (true, "left by an image build".to_owned()),

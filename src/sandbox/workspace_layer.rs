@@ -163,7 +163,7 @@ impl Maker<'_> {
     async fn note(&self, entries: &[Entry]) -> Result<(), Error> {
         let tar = packed(&self.layer.name, entries)?;
         let body = profile::profile(&self.spec, &self.docker.info.facts, None);
-        let id = container::create(self.docker, body).await?;
+        let id = container::create(self.docker, body, self.cancel).await?;
         let work = async {
             let options = UploadToContainerOptionsBuilder::new().path("/").build();
             let body = bollard::body_full(tar);

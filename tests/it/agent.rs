@@ -294,7 +294,7 @@ fn limits() -> AgentLimits {
 
 fn assignment() -> Assignment {
     let sandbox = wharf::plan::Sandbox {
-        image: "i".into(),
+        image: wharf::plan::Image::Named("i".into()),
         setup: Vec::new(),
         env: BTreeMap::new(),
         cpus: 1.0,

@@ -44,7 +44,7 @@ impl Home {
 
 fn sandbox() -> Sandbox {
     Sandbox {
-        image: "wharf/base".to_owned(),
+        image: wharf::plan::Image::Named("wharf/base".to_owned()),
         setup: Vec::new(),
         env: BTreeMap::new(),
         cpus: 1.0,

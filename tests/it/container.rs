@@ -87,6 +87,7 @@ pub(crate) fn image_spec(setup: &[&str], files: &[(&str, &'static str)]) -> Imag
             .map(|(path, text)| ((*path).to_owned(), Bytes::from_static(text.as_bytes())))
             .collect(),
         bootstrap: true,
+        ..ImageSpec::default()
     }
 }
 

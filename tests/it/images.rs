@@ -194,7 +194,7 @@ async fn what_the_setup_left_is_no_change_of_the_agents() {
 }
 
 /// Makes an image of one file, without a shell or a C library.
-async fn scratch(look: &bollard::Docker, tag: &str, change: &str) -> String {
+pub(crate) async fn scratch(look: &bollard::Docker, tag: &str, change: &str) -> String {
     let options = bollard::query_parameters::CreateImageOptions {
         from_src: Some("-".into()),
         repo: Some("wharf-it".into()),
@@ -215,7 +215,7 @@ async fn scratch(look: &bollard::Docker, tag: &str, change: &str) -> String {
     format!("wharf-it:{tag}")
 }
 
-async fn discard(look: &bollard::Docker, image: &str) {
+pub(crate) async fn discard(look: &bollard::Docker, image: &str) {
     let options = bollard::query_parameters::RemoveImageOptionsBuilder::new()
         .force(true)
         .build();

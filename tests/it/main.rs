@@ -10,6 +10,7 @@
 // What several tests use.
 mod again; // a recorded run put back to where it stood, and resumed
 mod counted; // the sandbox in memory with a count of what is open
+mod faulty; // an engine through which things go wrong
 mod operator; // an operator's home and repository, and the real program run there
 mod otlp; // a receiver of spans on loopback, HTTP and gRPC
 mod proxy; // changes what goes to and from the engine
@@ -45,13 +46,17 @@ mod workspace; // workspaces that break what is not careful, and whole runs on t
 // Sandboxes: process 1 as a plain child on this machine, then on a real engine.
 mod battery; // abuse from inside
 mod broken; // what a broken one means for everybody
+mod built; // images of every form, and those that are built
 mod container; // profile, lifetime, sweep
 mod egress; // ways out of a sandbox
+mod engine_faults; // an engine that fails in the middle
+mod engines; // which one is taken, and how it is reached
 mod hostile; // a process 1 that lies
 mod images; // what they are made of
 mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod limits; // refused, held, or doubted aloud
 mod processes; // what becomes of them and of their output
+mod second; // a daemon of our own: restarts, TLS, gVisor; opt-in
 mod toolbox;
 
 // Whole runs over the in-memory sandbox.

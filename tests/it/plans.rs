@@ -168,7 +168,7 @@ fn the_built_in_plan_has_the_limits_of_the_contract() {
         (coder.sandbox.memory, coder.sandbox.disk, coder.sandbox.pids),
         (2 << 30, 4 << 30, 256)
     );
-    assert_eq!(coder.sandbox.image, "wharf/python");
+    assert_eq!(coder.sandbox.image.to_string(), "wharf/python");
     assert_eq!(
         (plan.compaction.at, plan.compaction.keep, plan.votes),
         (0.7, 6, 1)

@@ -114,7 +114,7 @@ async fn serve(mut client: UnixStream, engine: PathBuf, rules: &[Rule]) -> std::
 }
 
 /// The head of a message up to and with its empty line, and what came after it already.
-async fn head(stream: &mut UnixStream) -> std::io::Result<(String, Vec<u8>)> {
+pub async fn head(stream: &mut UnixStream) -> std::io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -127,7 +127,7 @@ async fn head(stream: &mut UnixStream) -> std::io::Result<(String, Vec<u8>)> {
     }
 }
 
-async fn exactly(
+pub async fn exactly(
     stream: &mut (impl AsyncRead + Unpin),
     mut bytes: Vec<u8>,
     length: usize,
@@ -140,7 +140,7 @@ async fn exactly(
     Ok(bytes)
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -157,7 +157,7 @@ fn changed(head: &str, without: &[&str], with: &str) -> String {
     format!("{}\r\n{with}\r\n\r\n", kept.join("\r\n"))
 }
 
-fn closing(head: &str) -> String {
+pub fn closing(head: &str) -> String {
     changed(head, &["connection"], "Connection: close")
 }
 

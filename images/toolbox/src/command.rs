@@ -27,8 +27,10 @@ use crate::table;
 /// Ended background commands that can still be asked for.
 const REMEMBERED: usize = 64;
 
-/// How long a reaper may take to end once nothing is under it.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a reaper may take to end once nothing is under it: on a machine with much to do that is
+/// seconds, and one given up too early breaks a sound sandbox. Far less than the 15 s that Wharf waits
+/// for an answer beyond a command's own limit.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How long reading what lies in a command's pipes may take.
 const SETTLING: Duration = Duration::from_secs(5);

@@ -29,4 +29,6 @@ pub struct Held {
     pub no_new_privileges: Option<u64>,
     /// 2 when system calls are filtered.
     pub seccomp: Option<u64>,
+    /// 1 when commands can take up the streams of process 1, 0 when they cannot.
+    pub streams: Option<u64>,
 }

@@ -20,6 +20,7 @@ mod link;
 mod oom;
 mod outcome;
 mod output;
+mod peek;
 mod peer;
 mod proxy;
 mod reaper;
@@ -47,6 +48,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{DumpableBehavior, set_child_subreaper, set_dumpable_behavior};
+use wharf_toolbox::held::Held;
 use wharf_toolbox::message::{HostHello, Request, Signal, ToolboxHello};
 use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, VERSION};
 
@@ -88,6 +90,9 @@ fn main() {
     {
         return reaper::main(argv);
     }
+    if arguments.first().is_some_and(|first| first == peek::FLAG) {
+        finish(peek::main());
+    }
     forget_handlers();
     // Both fail only on kernels that no container engine runs on.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
@@ -124,12 +129,18 @@ fn forget_handlers() {
     clippy::disallowed_methods,
     reason = "the end of process 1 ends the sandbox"
 )]
+fn finish(code: i32) -> ! {
+    std::process::exit(code)
+}
+
+/// Ends process 1.
 fn leave(end: End) -> ! {
-    std::process::exit(end as i32)
+    finish(end as i32)
 }
 
 /// Serves Wharf until its stream ends.
 fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
+    let streams = peek::streams();
     let image = own_environment();
     let folders = Folders::of(arguments, &image);
     let environment = environment(&image, &folders, hello.env.clone());
@@ -165,7 +176,10 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         version: VERSION,
         shell: shell.map(str::to_owned),
         git: sandbox.calls.git.is_some(),
-        held: group::held(),
+        held: Held {
+            streams,
+            ..group::held()
+        },
         proxy,
     };
     link.send(Kind::Hello, 0, &greeting);

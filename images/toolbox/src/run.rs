@@ -25,7 +25,7 @@ const DRAIN: Duration = Duration::from_millis(150);
 const CLEARED: &str =
     "the process limit was reached, so what earlier commands had left running was killed first";
 /// Told when the streams could not be read to their end.
-const TORN: &str = "the end of the output may be missing";
+const CUT_SHORT: &str = "the end of the output may be missing";
 
 /// Everything a command needs beside its words.
 pub struct Shell {
@@ -161,7 +161,7 @@ impl Shell {
             notes.push(CLEARED.to_owned());
         }
         if !whole {
-            notes.push(TORN.to_owned());
+            notes.push(CUT_SHORT.to_owned());
         }
         self.answer(channel, running, exit, notes)
     }
@@ -212,7 +212,7 @@ impl Shell {
             Status::Silent => Ended::Code(137),
         };
         if !whole {
-            notes.push(TORN.to_owned());
+            notes.push(CUT_SHORT.to_owned());
         }
         // The watch kills all that runs, and says why until the next command begins.
         let limit = self

@@ -8,12 +8,13 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::super::acceptance::Accepted;
 use super::super::recall::pair;
 use super::super::trees;
 use super::still::Still;
 use crate::agent::{self, CallOutput};
 use crate::id::{CommitId, TreeId};
-use crate::journal::{self, Agent, CommandRun, Event, Line, WithBase};
+use crate::journal::{self, Agent, CommandRun, Event, Line};
 use crate::plan::AcceptanceCommand;
 use crate::sandbox::{
     Changes, Engine, Error, Facts, Image, ImageSpec, Known, Layer, Progress, Sandbox, Spec, Tree,
@@ -160,12 +161,7 @@ impl Recorded {
     }
 
     /// What the acceptance commands came to on this very tree. On another one nothing is known of them.
-    pub fn accepted(
-        &self,
-        round: u32,
-        tree: &TreeId,
-        commands: &[AcceptanceCommand],
-    ) -> Accepted {
+    pub fn accepted(&self, round: u32, tree: &TreeId, commands: &[AcceptanceCommand]) -> Accepted {
         if let Some((on, accepted)) = self.accepted.get(&round)
             && on == tree
         {

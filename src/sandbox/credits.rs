@@ -8,7 +8,7 @@ use wharf_toolbox::wire::{CREDIT, Fault, Frame, Kind};
 
 /// The open channels, those of dropped calls included until their close, and the pings under way.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct Credits {
     open: HashMap<u32, Account>,
     pings: u32,
 }
@@ -21,7 +21,7 @@ struct Account {
     ours: usize,
 }
 
-impl Ledger {
+impl Credits {
     /// A call has begun.
     pub(super) fn opened(&mut self, channel: u32) {
         let account = Account {
@@ -107,47 +107,47 @@ mod tests {
 
     #[test]
     fn data_is_held_to_the_credit_that_was_given() {
-        let mut ledger = Ledger::default();
-        assert!(ledger.received(&data(1)).is_err(), "not open yet");
-        ledger.opened(7);
-        ledger.received(&data(MOST)).unwrap();
-        assert!(ledger.received(&data(1)).is_err());
-        ledger.sent(&Frame::credit(7, 10));
-        ledger.received(&data(10)).unwrap();
-        assert!(ledger.received(&data(1)).is_err());
-        assert!(ledger.received(&data(0)).is_err());
+        let mut credits = Credits::default();
+        assert!(credits.received(&data(1)).is_err(), "not open yet");
+        credits.opened(7);
+        credits.received(&data(MOST)).unwrap();
+        assert!(credits.received(&data(1)).is_err());
+        credits.sent(&Frame::credit(7, 10));
+        credits.received(&data(10)).unwrap();
+        assert!(credits.received(&data(1)).is_err());
+        assert!(credits.received(&data(0)).is_err());
     }
 
     #[test]
     fn credit_is_held_to_what_was_sent() {
-        let mut ledger = Ledger::default();
-        ledger.opened(7);
-        assert!(ledger.received(&Frame::credit(7, 1)).is_err());
-        ledger.sent(&data(100));
-        ledger.received(&Frame::credit(7, 100)).unwrap();
-        assert!(ledger.received(&Frame::credit(7, 0)).is_err());
-        assert!(ledger.received(&Frame::credit(7, u32::MAX)).is_err());
+        let mut credits = Credits::default();
+        credits.opened(7);
+        assert!(credits.received(&Frame::credit(7, 1)).is_err());
+        credits.sent(&data(100));
+        credits.received(&Frame::credit(7, 100)).unwrap();
+        assert!(credits.received(&Frame::credit(7, 0)).is_err());
+        assert!(credits.received(&Frame::credit(7, u32::MAX)).is_err());
     }
 
     #[test]
     fn a_closed_channel_is_not_open_and_a_pong_needs_its_ping() {
-        let mut ledger = Ledger::default();
-        ledger.opened(7);
+        let mut credits = Credits::default();
+        credits.opened(7);
         let close = Frame {
             kind: Kind::Close,
             channel: 7,
             body: Vec::new(),
         };
-        ledger.received(&close).unwrap();
-        assert!(ledger.received(&close).is_err());
+        credits.received(&close).unwrap();
+        assert!(credits.received(&close).is_err());
         let pong = Frame {
             kind: Kind::Signal,
             channel: 0,
             body: Vec::new(),
         };
-        assert!(ledger.received(&pong).is_err());
-        ledger.pinged();
-        ledger.received(&pong).unwrap();
-        assert!(ledger.received(&pong).is_err());
+        assert!(credits.received(&pong).is_err());
+        credits.pinged();
+        credits.received(&pong).unwrap();
+        assert!(credits.received(&pong).is_err());
     }
 }

@@ -1,0 +1,311 @@
+//! A second engine for what the first one cannot be asked to suffer: restarted in the middle, killed, spoken
+//! to over its own TLS, with runtimes of its own. It has a network namespace, a root and sockets to itself.
+//!
+//! Opt-in, since it needs root, `dockerd` and half a minute: `WHARF_TEST_DAEMON=1`.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests ask the environment whether they may start an engine"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use wharf::journal::Event;
+use wharf::sandbox::{self, Docker, Engine, Error, ImageSpec, Options};
+
+use crate::container::{Said, empty_tree, left, machine, note, run, soon, spec};
+use crate::faulty::socket;
+use crate::server::Answer;
+use crate::world::{World, report};
+
+/// How long a daemon may take to answer after its start.
+const START: Duration = Duration::from_secs(60);
+
+/// A daemon of our own; it is ended with its containers when this is dropped.
+struct Daemon {
+    dir: tempfile::TempDir,
+    more: Vec<String>,
+    child: Child,
+}
+
+/// None, and that said aloud, unless somebody asked for these tests.
+fn wanted() -> Option<()> {
+    if std::env::var("WHARF_TEST_DAEMON").as_deref() == Ok("1") {
+        return Some(());
+    }
+    note("SKIPPED: WHARF_TEST_DAEMON=1 starts a second engine (root, dockerd)");
+    None
+}
+
+impl Daemon {
+    async fn start(more: &[String]) -> Daemon {
+        let dir = tempfile::tempdir().unwrap();
+        let runsc = which("runsc");
+        let runtimes = runsc.map(|path| {
+            json!({"runsc": {"path": path, "runtimeArgs": ["--platform=ptrace", "--network=none"]}})
+        });
+        // What suits this machine's disk is known to the engine that is there.
+        let first = crate::container::engine().await.unwrap().0;
+        let config = json!({
+            "runtimes": runtimes.unwrap_or(json!({})),
+            "storage-driver": first.info().storage,
+        });
+        std::fs::write(dir.path().join("daemon.json"), config.to_string()).unwrap();
+        let child = spawn(dir.path(), more);
+        let mut daemon = Daemon {
+            dir,
+            more: more.to_vec(),
+            child,
+        };
+        daemon.answers().await;
+        daemon
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("docker.sock")
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            host: Some(format!("unix://{}", self.socket().display())),
+            state: "/tmp/wharf-it-state".into(),
+            machine: machine(),
+            ..Options::default()
+        }
+    }
+
+    fn look(&self) -> bollard::Docker {
+        let path = self.socket().display().to_string();
+        bollard::Docker::connect_with_unix(&path, 60, bollard::API_DEFAULT_VERSION).unwrap()
+    }
+
+    async fn answers(&mut self) {
+        let end = Instant::now() + START;
+        while sandbox::connect(&self.options()).await.is_err() {
+            assert!(self.child.try_wait().unwrap().is_none(), "{}", self.log());
+            assert!(Instant::now() < end, "{}", self.log());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Ends it in the given way and starts it again.
+    async fn restart(&mut self, signal: rustix::process::Signal) {
+        self.end(signal);
+        self.child = spawn(self.dir.path(), &self.more);
+        self.answers().await;
+    }
+
+    fn end(&mut self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end(rustix::process::Signal::TERM);
+        }
+        // Storage drivers leave mounts of their own where the engine was killed.
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let own = self.dir.path().display().to_string();
+        let mine: Vec<&str> = mounts
+            .lines()
+            .filter_map(|line| line.split(' ').nth(1))
+            .filter(|place| place.starts_with(&own))
+            .collect();
+        for place in mine.iter().rev() {
+            drop(Command::new("umount").args(["-l", place]).status());
+        }
+    }
+}
+
+fn which(name: &str) -> Option<PathBuf> {
+    let places = ["/usr/local/bin", "/usr/bin", "/usr/sbin"];
+    let mut paths = places.iter().map(|place| Path::new(place).join(name));
+    paths.find(|path| path.exists())
+}
+
+/// A network namespace of its own: a daemon rules over the bridges of the one it is in.
+fn spawn(dir: &Path, more: &[String]) -> Child {
+    let at = |name: &str| dir.join(name).display().to_string();
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join("log"))
+        .unwrap();
+    drop(std::fs::remove_file(dir.join("pid")));
+    let inside = "ip link set lo up && exec dockerd \"$@\"";
+    Command::new("unshare")
+        .args(["--net", "sh", "-c", inside, "dockerd"])
+        .args(["--config-file", &at("daemon.json")])
+        .args(["--data-root", &at("root"), "--exec-root", &at("exec")])
+        .args(["--pidfile", &at("pid")])
+        .args(["-H", &format!("unix://{}", at("docker.sock"))])
+        .args(["--bridge", "none", "--iptables=false", "--ip-forward=false"])
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+/// The first engine's image with a shell, carried over.
+async fn carried(daemon: &Daemon, docker: &Docker) -> sandbox::Image {
+    let first = crate::container::engine().await.unwrap().0;
+    crate::container::python(&first).await;
+    let line = format!(
+        "docker -H unix://{} save wharf/base:latest | docker -H unix://{} load",
+        socket().display(),
+        daemon.socket().display()
+    );
+    let done = Command::new("sh").args(["-c", &line]).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let wanted = ImageSpec {
+        image: "wharf/base:latest".to_owned(),
+        ..ImageSpec::default()
+    };
+    let cancel = tokio_util::sync::CancellationToken::new();
+    docker.prepare(&wanted, &Said, &cancel).await.unwrap()
+}
+
+/// A run whose engine is restarted between two commands, in this way.
+async fn outlives(signal: rustix::process::Signal) {
+    let daemon = Daemon::start(&[]).await;
+    let docker = sandbox::connect(&daemon.options()).await.unwrap();
+    carried(&daemon, &docker).await;
+    let look = daemon.look();
+    let mut world = World::new(&[("a.txt", "one\n")]);
+    world.options.verify = false;
+    world.options.machine = machine();
+    world.engine = Arc::new(docker);
+    let plan = "version: 1\ntask: Do it\nsandbox: {image: 'wharf/base:latest'}\n\
+                subtasks: [{id: a, role: coder, brief: A}]\n";
+    let daemon = Arc::new(Mutex::new(Some(daemon)));
+    let held = daemon.clone();
+    let ran = world
+        .run(plan, move |ask| match ask.ordinal {
+            0 => Answer::call("bash", json!({"command": "echo first > b.txt; echo here"})),
+            1 => {
+                let mut daemon = held.lock().unwrap().take().unwrap();
+                let runtime = tokio::runtime::Handle::current();
+                let again = std::thread::spawn(move || {
+                    runtime.block_on(daemon.restart(signal));
+                    daemon
+                });
+                *held.lock().unwrap() = Some(again.join().unwrap());
+                Answer::call("bash", json!({"command": "cat b.txt; echo again"}))
+            }
+            _ => {
+                let seen = ask.last();
+                assert!(seen.contains("first") && seen.contains("again"), "{seen}");
+                report("done", "it is there")
+            }
+        })
+        .await;
+    assert_eq!(ran.summary.exit_code, 0, "{}", ran.summary.reason);
+    let broken = ran.journal.iter().filter_map(|line| match &line.event {
+        Event::SandboxBroken { reopened, .. } => Some(*reopened),
+        _ => None,
+    });
+    assert_eq!(broken.collect::<Vec<_>>(), [true]);
+    soon(&look, "run", (0, 0)).await;
+    drop(daemon.lock().unwrap().take());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_outlives_a_daemon_that_is_restarted() {
+    if wanted().is_some() {
+        outlives(rustix::process::Signal::TERM).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_outlives_a_daemon_that_is_killed() {
+    if wanted().is_some() {
+        outlives(rustix::process::Signal::KILL).await;
+    }
+}
+
+/// gVisor as the daemon has it: either a sandbox works in it, or it is refused with the reason that
+/// commands there could speak in the name of process 1.
+#[tokio::test]
+async fn gvisor_is_used_where_it_keeps_process_1_apart_and_refused_where_not() {
+    let Some(()) = wanted() else { return };
+    if which("runsc").is_none() {
+        return note("SKIPPED: there is no runsc here (Debian's package is called so)");
+    }
+    let daemon = Daemon::start(&[]).await;
+    let docker = sandbox::connect(&daemon.options()).await.unwrap();
+    assert!(docker.info().facts.runtimes.contains("runsc"));
+    let image = carried(&daemon, &docker).await;
+    let mut spec = spec(image, "gvisor");
+    (spec.runtime, spec.pids) = (Some("runsc".to_owned()), 1024);
+    let cancel = tokio_util::sync::CancellationToken::new();
+    match docker.open(&spec, &empty_tree(), &cancel).await {
+        Ok(sandbox) => {
+            let (_, said) = run(
+                sandbox.as_ref(),
+                "uname -r; (: < /proc/1/fd/0) && echo open",
+            )
+            .await;
+            sandbox.close().await;
+            note(&format!("under runsc: {said}"));
+            assert!(
+                said.starts_with("4.4.0") && !said.contains("open\n"),
+                "{said}"
+            );
+        }
+        Err(Error::Engine { reason, .. }) => {
+            note(&format!("refused: {reason}"));
+            assert!(reason.contains("in the name of process 1"), "{reason}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+    assert_eq!(left(&daemon.look(), "run-gvisor").await, (0, 0));
+}
+
+/// The real program in the daemon's own network, over the daemon's own TLS.
+#[tokio::test]
+async fn the_daemons_own_tls_is_spoken() {
+    let Some(()) = wanted() else { return };
+    let dir = crate::engines::certificates();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let more = [
+        "-H=tcp://127.0.0.1:2376".to_owned(),
+        "--tlsverify".to_owned(),
+        format!("--tlscacert={}", at("ca.pem")),
+        format!("--tlscert={}", at("server.pem")),
+        format!("--tlskey={}", at("server-key.pem")),
+    ];
+    let daemon = Daemon::start(&more).await;
+    let net = format!("--net=/proc/{}/ns/net", daemon.child.id());
+    for (folder, passes) in [("client.d", true), ("other.d", false)] {
+        let out = tokio::process::Command::new("nsenter")
+            .arg(&net)
+            .args([env!("CARGO_BIN_EXE_wharf"), "doctor", "--json"])
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", dir.path())
+            .env("DOCKER_HOST", "tcp://127.0.0.1")
+            .env("DOCKER_TLS_VERIFY", "1")
+            .env("DOCKER_CERT_PATH", dir.path().join(folder))
+            .output()
+            .await
+            .unwrap();
+        let told = String::from_utf8_lossy(&out.stdout).into_owned();
+        let found =
+            told.contains("Docker 20") || told.contains("at tcp://127.0.0.1 (DOCKER_HOST), API");
+        assert_eq!(found, passes, "{folder}: {told}");
+    }
+}
