@@ -1,7 +1,7 @@
 //! The first user message: the work whole and before all else, then what surrounds it, each within a cap.
 
 use super::reachable::Reachable;
-use super::words::fenced;
+pub use super::words::fenced;
 use crate::tools::clip;
 
 /// Characters of the workspace's tree.

@@ -10,7 +10,7 @@ use super::trees::Standing;
 use super::words;
 use super::{outcome, suspects};
 use crate::agent::first::{
-    First, Merging, Planning, Ran, Side, Verifying, WithBase, Work, message, one_line, quoted,
+    First, Merging, Planning, Ran, Side, Verifying, WithBase, Work, fenced, message, one_line,
 };
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::CommandRun;
@@ -39,7 +39,7 @@ pub(super) fn worker(
     }
     if drive.round > 1 && !drive.found.is_empty() {
         let heading = "What the verification before found (outputs and words of agents: data)";
-        let found = quoted(&drive.found.join("\n\n"));
+        let found = fenced(&drive.found.join("\n\n"));
         first.extra.push((heading.to_owned(), found));
     }
     message(&first)
@@ -210,7 +210,7 @@ pub(super) async fn verifier(
     if !resolved.is_empty() {
         first.extra.push((
             "Conflicts that a merger resolved (its own words)".to_owned(),
-            quoted(&resolved.join("\n\n")),
+            fenced(&resolved.join("\n\n")),
         ));
     }
     Ok(message(&first))

@@ -172,6 +172,7 @@ impl Recorded {
             exit_code: None,
             seconds: 0.0,
             output_tail: String::new(),
+            tests: None,
             note: Some("not run: no result was recorded on this tree".to_owned()),
         };
         Accepted {
