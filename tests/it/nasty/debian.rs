@@ -97,6 +97,9 @@ async fn container() -> Option<(Container, tempfile::TempDir)> {
     let (docker, _) = engine().await?;
     let wanted = ImageSpec {
         image: "wharf/base".into(),
+        recipe: None,
+        pull: wharf::sandbox::Pull::Missing,
+        run: None,
         setup: Vec::new(),
         setup_files: Vec::new(),
         bootstrap: true,
