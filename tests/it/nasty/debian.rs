@@ -16,7 +16,7 @@ use std::process::Command;
 use tokio_util::sync::CancellationToken;
 use wharf::id::CommitId;
 use wharf::sandbox::{Engine as _, ImageSpec};
-use wharf::workspace::{Applied, Base, Edit, Force, Git, Merged, Reach, Step, Version};
+use wharf::workspace::{Applied, Base, Force, Git, Merged, Reach, Step, Version};
 
 use crate::container::{Said, engine};
 use crate::workspace::fixture::*;
@@ -172,12 +172,22 @@ async fn same_as_ours(world: &World, repo: &Path) -> Base {
 
 /// A merge that conflicts, and the commit of one that does not.
 async fn merges(world: &World, base: &Base) -> CommitId {
-    let child = async |edits: &[Edit]| world.child(&base.commit, edits).await;
-    let one = child(&[put("tracked.txt", "ONE\ndirty\n"), put("new", "1\n")]).await;
-    let two = child(&[put("tracked.txt", "one\nDIRTY\n"), delete("crlf.txt")]).await;
+    let from = &base.commit;
+    let one = world
+        .child(
+            from,
+            &[put("tracked.txt", "ONE\ndirty\n"), put("new", "1\n")],
+        )
+        .await;
+    let two = world
+        .child(
+            from,
+            &[put("tracked.txt", "one\nDIRTY\n"), delete("crlf.txt")],
+        )
+        .await;
     let merged = world.store.merge(&one, &two).await.unwrap();
     assert!(matches!(merged, Merged::Conflict(_)), "{merged:?}");
-    let three = child(&[put("staged.txt", "three\n")]).await;
+    let three = world.child(from, &[put("staged.txt", "three\n")]).await;
     match world.store.merge_all(&[one, three]).await.unwrap().merged {
         Merged::Clean(commit) => commit,
         conflict => panic!("{conflict:?}"),
