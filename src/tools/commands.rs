@@ -135,15 +135,8 @@ fn one(command: Command, depth: usize, found: &mut Line) {
             // Assignments and reserved words alone run nothing.
             return;
         };
-        if matches!(first.text.as_str(), "for" | "case" | "select") {
-            let Some(at) = words.iter().position(|word| word.text == "do") else {
-                return;
-            };
-            words = &words[at + 1..];
-            continue;
-        }
-        if first.text == "function" {
-            words = words.get(2..).unwrap_or_default();
+        if let Some(body) = body(words) {
+            words = body;
             continue;
         }
         form(words);
@@ -173,6 +166,19 @@ fn one(command: Command, depth: usize, found: &mut Line) {
     };
     part.leads = leads;
     found.parts.push(part);
+}
+
+/// What stands behind the head of a loop or a function on the same line; None: there is no head.
+fn body(words: &[Word]) -> Option<&[Word]> {
+    let from = match words.first()?.text.as_str() {
+        "for" | "case" | "select" => {
+            let at = words.iter().position(|word| word.text == "do");
+            at.map_or(words.len(), |at| at + 1)
+        }
+        "function" => 2,
+        _ => return None,
+    };
+    Some(words.get(from..).unwrap_or_default())
 }
 
 /// Looks for commands in a command's arguments; true when it does nothing but run them.
