@@ -231,6 +231,29 @@ async fn a_long_conversation_reads_its_beginning_from_the_cache() {
     }
 }
 
+/// A gateway that hands lists of blocks on to a server that wants texts.
+#[tokio::test]
+async fn messages_become_plain_texts_where_lists_of_blocks_are_not_read() {
+    let server = FakeModel::start(|ask| match ask.body["system"].is_string() {
+        true => Answer::text("understood"),
+        false => Answer::status(
+            500,
+            r#"{"error":{"type":"api_error","message":"('body', 'messages', 0, 'content'): Input should be a valid string"}}"#,
+            &[],
+        ),
+    })
+    .await;
+    let model = open("m", &provider(&server, Wire::Anthropic)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(model.ask(&request()).await.unwrap().text, "understood");
+    }
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    assert_eq!(requests[2]["messages"][0]["content"], "fix it");
+    assert!(!requests[2].to_string().contains("cache_control"));
+    assert_eq!(server.violations(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn thoughts_of_responses_go_back_as_they_came() {
     let server = FakeModel::queue(vec![

@@ -215,8 +215,11 @@ async fn overload_cuts_and_refusals() {
     assert_eq!(kinds, [Limited, Limited, Limited, ContextOverflow]);
 
     for cut in 0..events.len() {
-        let server = FakeModel::queue(vec![stream(&events[..cut])]).await;
+        // A stream without any event is asked once more, plainly.
+        let answers = vec![stream(&events[..cut]); if cut == 0 { 2 } else { 1 }];
+        let server = FakeModel::queue(answers).await;
         let error = self::model(&server).ask(&request()).await.unwrap_err();
         assert!(matches!(error, Error::Cut { .. }), "cut at {cut}: {error}");
+        assert_eq!(server.requests().len(), if cut == 0 { 2 } else { 1 });
     }
 }

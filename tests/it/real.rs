@@ -174,13 +174,14 @@ def walk(value):
         return value
     return [walk(item) for item in value]
 
-kinds = {"chat": Chat, "responses": Responses, "messages": Messages}
+# Lists are checked as they are walked, by parts of an adapter that must live as long.
+kinds = {"chat": TypeAdapter(Chat), "responses": TypeAdapter(Responses), "messages": TypeAdapter(Messages)}
 count = 0
 for name, bodies in json.load(sys.stdin).items():
     for body in bodies:
         body.pop("stream", None)
         body.pop("stream_options", None)
-        walk(TypeAdapter(kinds[name]).validate_python(body))
+        walk(kinds[name].validate_python(body))
         count += 1
 print(count)
 "#;

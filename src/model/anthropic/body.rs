@@ -24,11 +24,14 @@ pub fn of(asked: &Asked<'_>) -> Result<Value, Error> {
         "stream": !quirks.has(Quirk::Plain),
     });
     if let Some(Message::System { text }) = asked.messages.first() {
-        let mut block = text_block(text);
-        if keeps {
-            keep_cached(&mut block);
-        }
-        body["system"] = json!([block]);
+        body["system"] = match keeps {
+            true => {
+                let mut block = text_block(text);
+                keep_cached(&mut block);
+                json!([block])
+            }
+            false => json!(text),
+        };
     }
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
@@ -118,13 +121,20 @@ fn turns(asked: &Asked<'_>) -> Value {
             _ => out.push((role, blocks)),
         }
     }
-    if !asked.quirks.has(Quirk::NoCache) {
+    let keeps = !asked.quirks.has(Quirk::NoCache);
+    if keeps {
         let ours = out.iter_mut().rev().filter(|(role, _)| *role == "user");
         for block in ours.take(2).filter_map(|(_, blocks)| blocks.last_mut()) {
             keep_cached(block);
         }
     }
-    let turn = |(role, blocks)| json!({ "role": role, "content": Value::Array(blocks) });
+    let turn = |(role, blocks): (&str, Vec<Value>)| {
+        let content = match blocks.as_slice() {
+            [only] if !keeps && only["type"] == "text" => only["text"].clone(),
+            _ => Value::Array(blocks),
+        };
+        json!({ "role": role, "content": content })
+    };
     out.into_iter().map(turn).collect()
 }
 

@@ -220,7 +220,10 @@ pub fn taught(
     FILE.lessons.iter().find_map(|lesson| {
         let applies = match lesson.status.as_slice() {
             [] => refused,
-            listed => listed.contains(status) && *kind == StatusKind::Server,
+            listed => {
+                let unread = matches!(kind, StatusKind::Server | StatusKind::Refused);
+                listed.contains(status) && unread
+            }
         };
         let says = applies
             && lesson.all.iter().all(|word| text.contains(word))

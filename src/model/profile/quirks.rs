@@ -26,7 +26,7 @@ pub enum Quirk {
     OtherEffort = 1 << 6,
     /// What the model thought does not go back.
     NoReasoning = 1 << 7,
-    /// It does not know marks of what is to be cached.
+    /// It does not know marks of what is to be cached, nor the lists of blocks that carry them.
     NoCache = 1 << 8,
     /// It takes no system message: its text opens the first user message.
     NoSystem = 1 << 9,

@@ -9,10 +9,14 @@ use super::{Ask, Said, is_fit};
 /// Role and text of each message, as chat completions have them.
 pub fn plain(body: &Value) -> Vec<Value> {
     let mut out = Vec::new();
-    if let Some(text) = body["system"][0]["text"].as_str() {
+    let system = &body["system"];
+    if let Some(text) = system.as_str().or(system[0]["text"].as_str()) {
         out.push(json!({"role": "system", "content": text}));
     }
     for message in body["messages"].as_array().into_iter().flatten() {
+        if message["content"].is_string() {
+            out.push(message.clone());
+        }
         for block in message["content"].as_array().into_iter().flatten() {
             match block["type"].as_str().unwrap_or_default() {
                 "text" => out.push(json!({"role": message["role"], "content": block["text"]})),
@@ -159,7 +163,8 @@ fn order(body: &Value) -> Result<(), String> {
             return Err(format!("message {at} is of {}", message["role"]));
         }
         let blocks = message["content"].as_array().unwrap_or(&none);
-        if blocks.is_empty() {
+        let said = message["content"].as_str().unwrap_or_default();
+        if blocks.is_empty() && (said.trim().is_empty() || !open.is_empty()) {
             return Err(format!("message {at} is empty"));
         }
         for block in blocks {
