@@ -44,7 +44,7 @@ fn answer(request: &Request) -> Reply {
     let (name, arguments) = match (verifies, request.key.call) {
         (false, _) => (
             "submit_report",
-            json!({"status": "done", "summary": "done"}),
+            json!({"status": "done", "summary": "made it"}),
         ),
         (true, 1) => ("list_files", json!({})),
         (true, _) => (
@@ -53,6 +53,11 @@ fn answer(request: &Request) -> Reply {
                 [{"criterion": "It is done", "status": "pass", "evidence": "#1"}]}),
         ),
     };
+    reply(name, &arguments)
+}
+
+/// A reply with one call.
+pub fn reply(name: &str, arguments: &Value) -> Reply {
     Reply {
         text: String::new(),
         calls: vec![Call {
@@ -123,12 +128,21 @@ pub async fn whole(dir: &Path, count: usize) {
             "  - {{id: n{n}, role: coder, brief: Do part {n}, needs: [{needs}]}}\n"
         ));
     }
+    let summary = run::start(order(dir, text, Arc::new(Scripted)))
+        .await
+        .unwrap();
+    assert_eq!(summary.exit_code, 0, "{}", summary.reason);
+    assert_eq!(summary.subtasks.len(), count);
+}
+
+/// A plan over sandboxes in memory, its workspace and its state under `dir`.
+pub fn order(dir: &Path, text: String, model: Arc<dyn Model>) -> Order {
     let plan = plan::parse(&text, "bench.yaml", &|_| Err(String::new())).unwrap();
-    let order = Order {
+    Order {
         plan,
         plan_text: text,
         task: "Do it".to_owned(),
-        workspace,
+        workspace: dir.join("workspace"),
         options: Options {
             state: dir.join("state"),
             machine: "bench".to_owned(),
@@ -141,16 +155,15 @@ pub async fn whole(dir: &Path, count: usize) {
             git: Git::at(env!("PATH")),
         },
         models: Models {
-            default: vec![Arc::new(Scripted)],
+            default: vec![model],
             roles: BTreeMap::new(),
+            summary: Vec::new(),
         },
         engine: Arc::new(Memory::default()),
         tracer: Tracer::none(),
         watch: Arc::new(Silent),
         stop: Stopper::default(),
         keep: run::Keep::default(),
-    };
-    let summary = run::start(order).await.unwrap();
-    assert_eq!(summary.exit_code, 0, "{}", summary.reason);
-    assert_eq!(summary.subtasks.len(), count);
+        consent: run::Consent::default(),
+    }
 }

@@ -4,8 +4,9 @@
 //! sandbox ready against `docker run --rm IMAGE true`; a thousand subtasks over sandboxes in memory;
 //! sixty-four sandboxes at once; a warm sandbox against a cold one; 1 GB of output; starts and scans at
 //! a workspace of 1 GB in 100,000 files, whose layer stays at the engine until it is cleaned; the time
-//! until a resumed run of a thousand subtasks starts its first agent.
-//! `--only NAME` measures one of them: calls, starts, dag, many, warm, output, large, resume.
+//! until a resumed run of a thousand subtasks starts its first agent; what a turn of an agent costs in
+//! processor time and memory at 1, 16 and 256 agents.
+//! `--only NAME` measures one of them: turns, calls, starts, dag, many, warm, output, large, resume.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,17 +22,18 @@ mod many;
 mod output;
 mod resume;
 mod starts;
+mod turns;
 mod warm;
 mod workspace;
 mod world;
 
 use serde_json::{Map, Value};
 
-const PARTS: [&str; 8] = [
-    "dag", "output", "calls", "starts", "many", "warm", "large", "resume",
+const PARTS: [&str; 9] = [
+    "turns", "dag", "output", "calls", "starts", "many", "warm", "large", "resume",
 ];
 /// Those whose figures hold the process's peak memory.
-const APART: [&str; 2] = ["dag", "output"];
+const APART: [&str; 3] = ["turns", "dag", "output"];
 
 fn main() {
     let only = std::env::args().skip_while(|a| a != "--only").nth(1);
@@ -57,6 +59,7 @@ fn main() {
 /// One part's name in the answer, and its figures.
 async fn part(name: &str) -> (&'static str, Value) {
     match name {
+        "turns" => ("overhead_a_turn", turns::measure().await),
         "dag" => ("dag_of_1000", dag::measure().await),
         "output" => ("output_of_1_gib", output::measure().await),
         "calls" => ("tool_call_ms", calls::measure().await),

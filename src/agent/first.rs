@@ -1,6 +1,7 @@
 //! The first user message: the work whole and before all else, then what surrounds it, each within a cap.
 
 use super::reachable::Reachable;
+use super::words::fenced;
 use crate::tools::clip;
 
 /// Characters of the workspace's tree.
@@ -34,7 +35,8 @@ pub struct First {
     pub limits: String,
     pub network: Reachable,
     pub acceptance: Vec<String>,
-    pub agents_md: Option<String>,
+    /// Path and text of each AGENTS.md, the one at the top of the workspace first.
+    pub instructions: Vec<(String, String)>,
     /// More sections, each a heading and a text.
     pub extra: Vec<(String, String)>,
 }
@@ -130,12 +132,10 @@ pub fn message(first: &First) -> String {
     for (heading, body) in &first.extra {
         text.section(heading, &clip::middle(body, EXTRA));
     }
-    if let Some(agents) = first.agents_md.as_deref().filter(|t| !t.trim().is_empty()) {
-        text.section(
-            "AGENTS.md of the workspace",
-            &quoted(&clip::middle(agents, AGENTS_MD)),
-        );
-    }
+    text.section(
+        "AGENTS.md of the workspace",
+        &instructions(&first.instructions),
+    );
     if !first.tree.is_empty() {
         text.section("Files in /workspace", &tree(&first.tree));
     }
@@ -197,7 +197,7 @@ fn merging(text: &mut Text, work: &Merging) {
         for (path, content) in &side.texts {
             let heading = format!("{path} as side {} has it", side.id);
             match content {
-                Some(content) => text.section(&heading, &quoted(&clip::middle(content, each))),
+                Some(content) => text.section(&heading, &fenced(&clip::middle(content, each))),
                 None => text.section(&heading, "This side has no such file."),
             }
         }
@@ -253,7 +253,7 @@ fn verifying(text: &mut Text, work: &Verifying) {
     }
     text.section("Changed files", &bullets(&work.changed, PATHS));
     if !work.diff.trim().is_empty() {
-        text.section("The change", &quoted(&clip::middle(&work.diff, DIFF)));
+        text.section("The change", &fenced(&clip::middle(&work.diff, DIFF)));
     }
 }
 
@@ -268,7 +268,7 @@ fn ran(commands: &[Ran]) -> String {
         };
         body.push_str(&format!("`{}`: {end}\n", ran.command));
         if !ran.tail.trim().is_empty() {
-            body.push_str(&quoted(&clip::tail(&ran.tail, each)));
+            body.push_str(&fenced(&clip::tail(&ran.tail, each)));
             body.push('\n');
         }
     }
@@ -299,10 +299,43 @@ fn reports(text: &mut Text, reports: &[(String, String, String)]) {
     for (id, role, report) in reports {
         body.push_str(&format!(
             "\n## {id} ({role})\n\n{}\n",
-            quoted(&clip::middle(report, each))
+            fenced(&clip::middle(report, each))
         ));
     }
     text.section("Reports of the subtasks yours needs", &body);
+}
+
+/// The one at the top whole before all else, then the others while there is room; at least all their names.
+fn instructions(files: &[(String, String)]) -> String {
+    let files: Vec<&(String, String)> = files.iter().filter(|f| !f.1.trim().is_empty()).collect();
+    let mut left = AGENTS_MD;
+    let mut body = String::new();
+    let mut named = Vec::new();
+    if files.len() > 1 {
+        body.push_str(
+            "Where two of these speak of the same, the one nearest to the file that you work on counts.\n",
+        );
+    }
+    for (path, text) in files {
+        let size = text.chars().count();
+        if path.contains('/') && size > left {
+            named.push(path.as_str());
+            continue;
+        }
+        let shown = clip::middle(text, left);
+        left = left.saturating_sub(size);
+        if path.contains('/') {
+            body.push_str(&format!("\n{path}, for everything beside and below it:\n"));
+        }
+        body.push_str(&format!("{}\n", fenced(&shown)));
+    }
+    if !named.is_empty() {
+        body.push_str(&format!(
+            "\nRead these before you work beside or below them: {}\n",
+            clip::line(&named.join(", "), TREE)
+        ));
+    }
+    body
 }
 
 /// As many paths as fit; where they do not all fit, folders with their counts take their place.
@@ -347,17 +380,6 @@ fn bullets(items: &[String], limit: usize) -> String {
         lines.push(format!("- … and {} more", items.len() - limit));
     }
     lines.join("\n")
-}
-
-/// In a fence that nothing inside can close.
-fn quoted(text: &str) -> String {
-    let longest = text
-        .split(|c| c != '`')
-        .map(str::len)
-        .max()
-        .unwrap_or_default();
-    let fence = "`".repeat((longest + 1).max(3));
-    format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
 /// True for a file that decides what is checked: tests, their configuration, build files.
@@ -405,7 +427,7 @@ mod tests {
             limits: "2 processors, 2 GiB of memory".into(),
             network: Reachable::Nothing,
             acceptance: vec!["make test".into()],
-            agents_md: Some("Use tabs.".into()),
+            instructions: vec![("AGENTS.md".into(), "Use tabs.".into())],
             extra: Vec::new(),
         }
     }
@@ -439,6 +461,31 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn nested_instructions_are_told_within_the_room_and_named_beyond() {
+        let mut first = first(Work::Subtask { brief: "b".into() });
+        let alone = message(&first);
+        assert!(alone.contains("Use tabs.") && !alone.contains("nearest"));
+        first.instructions.extend([
+            ("app/AGENTS.md".to_owned(), "Use spaces.".to_owned()),
+            ("docs/AGENTS.md".to_owned(), "x".repeat(AGENTS_MD)),
+            ("empty/AGENTS.md".to_owned(), " \n".to_owned()),
+        ]);
+        let text = message(&first);
+        assert!(
+            text.contains("the one nearest to the file that you work on counts"),
+            "{text}"
+        );
+        assert!(
+            text.contains("app/AGENTS.md, for everything beside and below it:\n```\nUse spaces.")
+        );
+        assert!(text.contains("Read these before you work beside or below them: docs/AGENTS.md"));
+        assert!(!text.contains("empty/AGENTS.md") && !text.contains(&"x".repeat(100)));
+        first.instructions = vec![("AGENTS.md".into(), "y".repeat(3 * AGENTS_MD))];
+        let text = message(&first);
+        assert!(text.contains("characters cut here") && text.chars().count() < AGENTS_MD + 3_000);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use crate::plan::AgentLimits;
 const NEAR: u32 = 3;
 /// Share of tokens or time after which it is told.
 const MOST: f64 = 0.9;
+/// A limit of at least so many turns is also told of on the way.
+const LONG: u32 = 12;
 
 /// What an agent used so far.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +20,8 @@ pub struct Used {
     pub time: Duration,
     /// The one turn that is left after the last tool call was given.
     pub last_chance: bool,
+    /// Quarters of its time that were told of.
+    pub told_time: u32,
 }
 
 impl Used {
@@ -63,8 +67,33 @@ impl Used {
             return None;
         };
         Some(format!(
-            "[{short}: finish and call {ending} with what you have]"
+            "[{short}: finish and call {ending} with what you have; {} of your time are left]",
+            self.left(limits)
         ))
+    }
+
+    /// What to tell it on the way: at half and three quarters of its turns or its time.
+    pub fn marks(&mut self, limits: &AgentLimits) -> Option<String> {
+        let (used, all) = (u64::from(self.turns), u64::from(limits.turns));
+        let turn = [2, 3].into_iter().any(|part| used == all * part / 4);
+        let share = self.time.as_secs_f64() / limits.time.as_secs_f64().max(f64::MIN_POSITIVE);
+        let quarter = (share * 4.0).floor().clamp(0.0, 4.0) as u32;
+        let time = quarter >= 2 && quarter > self.told_time;
+        self.told_time = self.told_time.max(quarter);
+        (limits.turns >= LONG && (turn || time)).then(|| {
+            let time = self.left(limits);
+            let turns = limits.turns.saturating_sub(self.turns);
+            format!("[{turns} of your {all} turns and {time} of your time are left]")
+        })
+    }
+
+    /// The time that is left.
+    fn left(&self, limits: &AgentLimits) -> String {
+        let seconds = limits.time.saturating_sub(self.time).as_secs();
+        match seconds {
+            0..120 => format!("{seconds} s"),
+            _ => format!("{} min", seconds / 60),
+        }
     }
 }
 
@@ -137,5 +166,29 @@ mod tests {
         );
         assert!(near(4).is_some_and(|t| t.contains("last turn")));
         assert_eq!(near(5), None);
+    }
+
+    #[test]
+    fn on_the_way_half_and_three_quarters_are_told_once_each() {
+        let limits = AgentLimits {
+            turns: 40,
+            time: Duration::from_secs(1_200),
+            ..limits()
+        };
+        let mut used = Used::default();
+        let mut told = Vec::new();
+        for turn in 1..=36 {
+            used.turns = turn;
+            used.time = Duration::from_secs(if turn < 25 { 10 } else { 620 });
+            told.extend(used.marks(&limits));
+        }
+        assert_eq!(
+            told,
+            [
+                "[20 of your 40 turns and 19 min of your time are left]",
+                "[15 of your 40 turns and 9 min of your time are left]",
+                "[10 of your 40 turns and 9 min of your time are left]",
+            ]
+        );
     }
 }

@@ -9,19 +9,27 @@
 //! in the last of them or follows from the reply alone, so a conversation is rebuilt from replies and
 //! results and needs no record of its own but what it was told when it went on in another process.
 
+mod compaction;
+mod effort;
 pub mod first;
 pub mod history;
 mod leak;
 mod limits;
+mod permit;
 mod reachable;
+mod report;
 mod stall;
 mod summary;
 mod turn;
 mod words;
 mod work;
 
+pub use compaction::{Shortened, Way};
+pub use effort::effort;
+pub use permit::Permit;
 pub use reachable::Reachable;
 pub use summary::messages as summary;
+pub use words::bare;
 pub use work::work;
 
 use std::sync::Arc;
@@ -50,6 +58,10 @@ pub struct Assignment {
     pub key: model::Key,
     /// Replies to go on from, in order; empty for a fresh agent.
     pub past: Vec<Past>,
+    /// How an earlier process shortened the conversation, each with the turns that were done before.
+    pub shortened: Vec<(u32, Way)>,
+    /// Tokens that a request for a summary and its reply may hold together.
+    pub summary_window: u64,
     /// What an earlier process used of its time.
     pub spent: Duration,
     /// The agent's span: turns put theirs under it.
@@ -77,6 +89,18 @@ pub trait Checkpoint: Send + Sync {
         span: &'a trace::Span,
     ) -> BoxFuture<'a, Result<model::Reply, Stop>>;
 
+    /// One logical call for the `number`th summary of the conversation, on the same pot; one that an
+    /// earlier process paid for is given again.
+    fn condense<'a>(
+        &'a self,
+        number: u32,
+        request: model::Request,
+        span: &'a trace::Span,
+    ) -> BoxFuture<'a, Result<model::Reply, Stop>>;
+
+    /// The conversation was shortened: for the journal.
+    fn shortened<'a>(&'a self, how: &'a Shortened) -> BoxFuture<'a, Result<(), Stop>>;
+
     /// The sandbox as it is now.
     fn sandbox(&self) -> Arc<dyn sandbox::Sandbox>;
 
@@ -87,6 +111,26 @@ pub trait Checkpoint: Send + Sync {
     /// A turn's calls ran (none, when the reply had no call). Hears the cancel by itself. Snapshots the tree when one of them may have written, then journals the
     /// results. Returns what was left out of the snapshot, for the agent to know; may be empty.
     fn turn<'a>(&'a self, turn: &'a Turn) -> BoxFuture<'a, Result<Vec<String>, Stop>>;
+
+    /// May this call run, and as what? Hooks and whoever consents stand behind it. An inner `Err` is what
+    /// the agent is told, an outer one ends it.
+    fn permit<'a>(
+        &'a self,
+        tools: &'a tools::Set,
+        call: tools::Call,
+        call_id: &'a str,
+    ) -> BoxFuture<'a, Result<Result<Permit, tools::Output>, Stop>>;
+
+    /// A call ran: what hooks make of its result.
+    fn seen<'a>(
+        &'a self,
+        call: &'a tools::Call,
+        call_id: &'a str,
+        output: tools::Output,
+    ) -> BoxFuture<'a, Result<tools::Output, Stop>>;
+
+    /// The rules refused a call.
+    fn refused(&self, tool: &str, call_id: &str, reason: &str);
 
     /// The ending call's arguments passed their schema; may they end the agent? An inner `Err` is told
     /// to it, an outer one ends it.
@@ -128,11 +172,12 @@ pub struct CallOutput {
 
 impl CallOutput {
     /// True when the call ran, went well and showed something: what the pass of a criterion may rest on.
-    /// One that was refused, failed or handed back shows nothing.
+    /// One that was refused, failed or handed back shows nothing, and neither does what still runs.
     pub fn shows(&self) -> bool {
         use tools::Ending::{Plan, Report, Verdict};
         let endings = [Plan, Report, Verdict];
-        !self.failed && endings.iter().all(|ending| ending.tool() != self.tool)
+        let runs = matches!(self.tool.as_str(), "bash" | "process") && self.exit_code.is_none();
+        !self.failed && !runs && endings.iter().all(|ending| ending.tool() != self.tool)
     }
 }
 
@@ -155,11 +200,14 @@ pub enum Stop {
     #[error("the agent used up its limit of {limit}")]
     AgentLimit { limit: String },
     /// A limit of the run: the pot or the time.
-    #[error("the run came to its limit of {limit}")]
-    RunLimit { limit: String },
+    #[error("the run came to its limit of {0}")]
+    RunLimit(Limit),
     /// Five answers in a row without a usable call; `why` is what the last one lacked.
     #[error("the model gave no usable tool call {answers} times in a row ({why})")]
     NoCall { answers: u32, why: String },
+    /// Its report said nothing, or too much, twice.
+    #[error("the agent handed in no usable report: it {fault}")]
+    NoReport { fault: String },
     /// The same call with the same result, again and again.
     #[error("the agent repeated {tool} with the same result {times} times")]
     Stalled { tool: String, times: u32 },
@@ -175,14 +223,40 @@ pub enum Stop {
     /// The sandbox broke, and so did the one that took its place.
     #[error("the sandbox broke again after it was replaced: {reason}")]
     Broken { reason: String },
+    /// A hook of the operator's did not let it start, or did not take what it handed in.
+    #[error("a hook stopped it: {reason}")]
+    Hook { reason: String },
     #[error("cancelled")]
     Cancelled,
+}
+
+/// A limit of the run that is used up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{limit}")]
+pub struct Limit {
+    #[serde(default)]
+    pub of: Resource,
+    /// What was granted and what is left of it, in words.
+    pub limit: String,
+}
+
+/// What a run may use up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    #[default]
+    Tokens,
+    Money,
+    Time,
 }
 
 impl Stop {
     /// True when the turn it came in is whole and is to be kept; else its calls are run again on resume.
     fn keeps_turn(&self) -> bool {
-        matches!(self, Self::Stalled { .. } | Self::AgentLimit { .. })
+        matches!(
+            self,
+            Self::Stalled { .. } | Self::AgentLimit { .. } | Self::NoReport { .. }
+        )
     }
 }
 
@@ -190,11 +264,14 @@ impl Stop {
     /// A word of low cardinality, for `error.type`.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::AgentLimit { .. } | Self::RunLimit { .. } => "budget_exceeded",
-            Self::NoCall { .. } | Self::Stalled { .. } => "invalid_response",
+            Self::AgentLimit { .. } | Self::RunLimit(_) => "budget_exceeded",
+            Self::NoCall { .. } | Self::Stalled { .. } | Self::NoReport { .. } => {
+                "invalid_response"
+            }
             Self::Model { .. } => "model_error",
             Self::ContextOverflow => "context_overflow",
             Self::Environment { .. } | Self::Broken { .. } => "sandbox_lost",
+            Self::Hook { .. } => "denied",
             Self::Cancelled => "cancelled",
         }
     }

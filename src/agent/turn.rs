@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stall::{Pace, STOPPED};
 use super::work::{Step, Worker};
-use super::{CallOutput, Stop, Turn, words};
+use super::{CallOutput, Stop, Turn, report, words};
 use crate::model::{self, Finish, Reply};
 use crate::tools::{self, Call, Kind, Output, clip};
 use crate::{plan, sandbox, trace};
@@ -18,17 +18,19 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// A turn that is being worked.
 #[derive(Default)]
-struct Course {
+pub(super) struct Course {
     results: Vec<CallOutput>,
     wrote: bool,
     broke: bool,
     usable: bool,
     /// The first call of the turn that failed.
     failed: Option<u32>,
+    /// Calls of the turn that would end the agent, those that cannot be understood included.
+    endings: usize,
     /// Why the last unusable call was none.
     refused: String,
     ended: Option<Value>,
-    stop: Option<Stop>,
+    pub stop: Option<Stop>,
 }
 
 impl Worker<'_> {
@@ -92,6 +94,12 @@ impl Worker<'_> {
             .map(|call| self.tools.check(&call.name, &call.arguments))
             .collect();
         let last = checked.len() - 1;
+        let ending = self.tools.ending();
+        let ends = |(made, checked): &(&model::Call, &Result<Call, Output>)| match checked {
+            Ok(call) => call.tool == ending,
+            Err(_) => made.name.trim().eq_ignore_ascii_case(ending),
+        };
+        course.endings = reply.calls.iter().zip(&checked).filter(ends).count();
         for (index, (made, checked)) in reply.calls.iter().zip(checked).enumerate() {
             if course.stop == Some(Stop::Cancelled) || self.checkpoint.cancel().is_cancelled() {
                 course.stop = Some(Stop::Cancelled);
@@ -102,6 +110,9 @@ impl Worker<'_> {
             match checked {
                 Err(refusal) => {
                     course.refused = clip::line(&refusal.text, 200);
+                    if refusal.error_type == Some("denied") {
+                        self.checkpoint.refused(&made.name, &made.id, &refusal.text);
+                    }
                     self.answer(course, made, None, refusal);
                 }
                 Ok(call) if call.tool == self.tools.ending() => {
@@ -114,7 +125,10 @@ impl Worker<'_> {
 
     /// The ending call: handed in when it is the last of its turn and nothing before it failed.
     async fn end(&mut self, course: &mut Course, made: &model::Call, call: Call, last: bool) {
-        let refusal = if !last {
+        let refusal = if course.endings > 1 {
+            // Which of them is meant cannot be told, and the last word is not it by itself.
+            Some(words::several(course.endings, self.tools.ending()))
+        } else if !last {
             Some(words::NOT_ALONE.to_string())
         } else if let Some(number) = course.failed {
             Some(words::after_failure(number))
@@ -122,6 +136,8 @@ impl Worker<'_> {
             self.asked_to_check = true;
             course.usable = true;
             Some(words::CHECK_FIRST.to_string())
+        } else if let Some(fault) = self.fault(&call.arguments) {
+            Some(self.ask_again(course, fault))
         } else {
             match self.bounded(self.checkpoint.accept(&call.arguments)).await {
                 Ok(Ok(Ok(()))) => None,
@@ -145,6 +161,24 @@ impl Worker<'_> {
             }
         };
         self.answer(course, made, Some(call), output);
+    }
+
+    /// What is wrong with a report; other ending calls are checked by the run.
+    fn fault(&self, arguments: &Value) -> Option<String> {
+        let reports = self.tools.ending() == tools::Ending::Report.tool();
+        report::fault(arguments).filter(|_| reports)
+    }
+
+    /// A report without use is asked for once more, in the same conversation; then it ends the agent.
+    fn ask_again(&mut self, course: &mut Course, fault: String) -> String {
+        let told = words::report_again(&fault);
+        if self.asked_again || self.used.turns >= self.role.limits.turns {
+            course.stop = Some(Stop::NoReport { fault });
+        } else {
+            self.asked_again = true;
+            course.usable = true;
+        }
+        told
     }
 
     /// A worker with a shell that calls edits done without having run anything after them.
@@ -177,11 +211,15 @@ impl Worker<'_> {
         self.used.tool_calls += 1;
         let began = Instant::now();
         let number = self.next_number(course);
-        let ran = self.run(made, &call, number).await;
+        let Some(permit) = self.permitted(course, made, call).await else {
+            return;
+        };
+        let ran = self.run(made, &permit.call, number).await;
         let mut output = match ran {
-            Ok(output) => output,
+            Ok(output) => self.looked_at(course, made, &permit, output).await,
             Err(error) => self.failed(course, error).await,
         };
+        let call = permit.call;
         let writes = matches!(call.kind, Kind::Write | Kind::Execute | Kind::External);
         course.wrote |= writes && !course.broke;
         if course.stop.is_none() && !course.broke {
@@ -256,7 +294,7 @@ impl Worker<'_> {
         Output::refused("sandbox_broken", words::broken(&reason, &told, lost))
     }
 
-    fn pace(&mut self, course: &mut Course, call: &Call, output: &mut Output) {
+    pub(super) fn pace(&mut self, course: &mut Course, call: &Call, output: &mut Output) {
         match self
             .stall
             .observe(&call.tool, &call.arguments, &output.text)
@@ -276,7 +314,7 @@ impl Worker<'_> {
     }
 
     /// Answers a call that did not reach the sandbox, under a span of its own.
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         course: &mut Course,
         made: &model::Call,
@@ -335,6 +373,7 @@ impl Worker<'_> {
     fn note(&mut self, course: &mut Course) {
         self.used.time = self.elapsed();
         let near = self.used.near(&self.role.limits, self.tools.ending());
+        let near = near.or_else(|| self.used.marks(&self.role.limits));
         if let (Some(last), Some(near)) = (course.results.last_mut(), near)
             && course.ended.is_none()
         {

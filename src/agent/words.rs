@@ -57,6 +57,14 @@ pub const FILTERED: &str = "not run: the provider's filter cut your reply, so th
 pub const NOT_ALONE: &str = "not handed in: other calls of the same turn stand after it; look at their results, \
                              then make this call alone";
 
+/// Answers each of several ending calls in one turn.
+pub fn several(calls: usize, ending: &str) -> String {
+    format!(
+        "not handed in: {calls} {ending} calls in one turn, and none of them counts; make this call once, alone, \
+         with what you mean"
+    )
+}
+
 /// Answers an ending call after a call of its turn failed.
 pub fn after_failure(number: u32) -> String {
     format!(
@@ -69,6 +77,17 @@ pub fn after_failure(number: u32) -> String {
 pub const CHECK_FIRST: &str = "not handed in yet: no command was run after your last edit. Run what shows that \
                                it works (the acceptance commands, the tests, the program), then make this call \
                                again";
+
+/// Begins what asks for a report again.
+pub const REPORT_AGAIN: &str = "not handed in: your report ";
+
+/// Asks for a report again.
+pub fn report_again(fault: &str) -> String {
+    format!(
+        "{REPORT_AGAIN}{fault}. Make the call again with what you did, what you found and where, in a few \
+         sentences that stand alone"
+    )
+}
 
 /// Answers a call past the limit of tool calls.
 pub fn no_calls_left(ending: &str) -> String {
@@ -102,7 +121,76 @@ pub fn repeating(times: u32) -> String {
     )
 }
 
+/// A result's text without what the loop itself told at its end.
+pub fn bare(text: &str) -> &str {
+    let near = |line: &str| {
+        let call = line.contains(": finish and call ");
+        call && line.starts_with('[') && line.ends_with(" with what you have]")
+    };
+    let repeats = |line: &str| line.starts_with("[the same call, or the same few calls in turn,");
+    let mut bare = text;
+    while let Some((before, last)) = bare.rsplit_once('\n') {
+        if !repeats(last) && !near(last) {
+            break;
+        }
+        bare = before;
+    }
+    bare
+}
+
 /// Told when files of the turn were not carried into its snapshot.
 pub fn left_out(paths: &[String]) -> String {
     format!("[not kept with your changes: {}]", paths.join("; "))
+}
+
+/// Stands in the place of turns that were summed up.
+pub fn summed_up(summary: &str) -> String {
+    format!(
+        "# Your work so far, summed up\n\n[Your earlier turns were replaced by these notes to save room. They \
+         are no source to quote from: read a file or run a command again before you rely on its exact \
+         words.]\n\n{summary}"
+    )
+}
+
+/// In a fence that nothing inside can close.
+pub fn fenced(text: &str) -> String {
+    let longest = text
+        .split(|c| c != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or_default();
+    let fence = "`".repeat((longest + 1).max(3));
+    format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::agent::limits::Used;
+    use crate::plan::AgentLimits;
+
+    #[test]
+    fn what_the_loop_told_at_the_end_of_a_result_comes_off_again() {
+        let limits = AgentLimits {
+            turns: 5,
+            tokens: 1_000,
+            time: Duration::from_secs(60),
+            tool_calls: 2,
+            tool_timeout: Duration::from_secs(30),
+            output: 8_000,
+            reply_tokens: 100,
+        };
+        let used = Used {
+            turns: 4,
+            ..Used::default()
+        };
+        let near = used.near(&limits, "submit_report").unwrap();
+        let text = "exit code 0\n[1, 2]";
+        assert_eq!(bare(text), text);
+        assert_eq!(bare(&format!("{text}\n{near}")), text);
+        assert_eq!(bare(&format!("{text}\n{}\n{near}", repeating(3))), text);
+        assert_eq!(bare(""), "");
+    }
 }

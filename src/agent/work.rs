@@ -1,11 +1,13 @@
 //! The loop: ask, check the whole reply, run its calls, append, until the ending call or a limit.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::compaction::{Condensing, Way};
 use super::history::History;
 use super::limits::Used;
 use super::stall::Stall;
@@ -42,16 +44,25 @@ pub(super) struct Worker<'a> {
     /// Files were edited and no command ran since.
     pub unchecked: bool,
     pub asked_to_check: bool,
+    /// Its report was handed back once.
+    pub asked_again: bool,
     started: Instant,
     /// Used by an earlier process.
     spent: Duration,
+    /// Of this process's, what went to waiting for consent and for hooks.
+    pub paused: Duration,
     pub deadline: Instant,
-    request: Request,
+    pub request: Request,
     names: Vec<String>,
     past: Vec<Past>,
+    /// How an earlier process shortened the conversation, each with the turns done before.
+    pub shortened: VecDeque<(u32, Way)>,
+    pub condensing: Condensing,
+    /// Tokens that the model which sums up takes.
+    pub summary_window: u64,
     /// Answers in a row without a usable call.
     barren: u32,
-    overflows: u32,
+    pub overflows: u32,
 }
 
 /// What a reply came to.
@@ -89,16 +100,22 @@ impl<'a> Worker<'a> {
                 tools: specs,
                 reply_tokens,
                 temperature: assignment.role.temperature,
+                effort: super::effort(&assignment.role),
             },
             used: Used::default(),
             stall: Stall::default(),
             results: Vec::new(),
             unchecked: false,
             asked_to_check: false,
+            asked_again: false,
             started,
             spent: assignment.spent,
+            paused: Duration::ZERO,
             deadline: started + left.min(Duration::from_secs(365 * 86_400)),
             past: assignment.past,
+            shortened: assignment.shortened.into(),
+            condensing: Condensing::default(),
+            summary_window: assignment.summary_window,
             barren: 0,
             overflows: 0,
             role: assignment.role,
@@ -151,7 +168,7 @@ impl<'a> Worker<'a> {
     /// Takes a reply of an earlier process with its results; runs its calls where none are recorded.
     /// What the loop knows of the conversation is then what it knew when the reply came.
     async fn relive(&mut self, past: Past) -> Result<Option<Value>, Stop> {
-        self.history.fit();
+        self.shorten_again();
         let estimate = self.history.estimate();
         self.settle_estimate(estimate, &past.reply);
         let Some(results) = past.results else {
@@ -179,9 +196,12 @@ impl<'a> Worker<'a> {
         // Arguments that are a text belong to a call that was refused before it was one.
         let made = |result: &&CallOutput| !result.arguments.is_string();
         let asked_to_check = |result: &CallOutput| result.text.contains(words::CHECK_FIRST);
+        let asked_again = |result: &CallOutput| result.text.contains(words::REPORT_AGAIN);
         let ends = |result: &&CallOutput| result.tool == ending && !result.failed;
-        let usable =
-            |result: &CallOutput| result.tool != ending || !result.failed || asked_to_check(result);
+        let usable = |result: &CallOutput| {
+            let asked = asked_to_check(result) || asked_again(result);
+            result.tool != ending || !result.failed || asked
+        };
         let ended = results.iter().find(ends).map(|r| r.arguments.clone());
         self.barren = match results.iter().filter(made).any(usable) {
             true => 0,
@@ -192,6 +212,7 @@ impl<'a> Worker<'a> {
             let counts = made(&&result) && result.tool != ending;
             self.used.tool_calls += u32::from(counts);
             self.asked_to_check |= result.tool == ending && asked_to_check(&result);
+            self.asked_again |= result.tool == ending && asked_again(&result);
             self.results.push(result);
         }
         ended
@@ -223,12 +244,12 @@ impl<'a> Worker<'a> {
 
     /// One answer of the model; a request that is too long is shortened and sent again.
     async fn ask(&mut self) -> Result<Reply, Stop> {
-        self.checkpoint.doing("waiting for the model");
         self.request.key.call = self.used.turns + 1;
         loop {
-            self.history.fit();
+            self.shorten().await?;
             let estimate = self.history.estimate();
             self.request.messages = self.history.messages();
+            self.checkpoint.doing("waiting for the model");
             let request = self.request.clone();
             let asking = self.checkpoint.ask(request, &self.span);
             match self.bounded(asking).await? {
@@ -238,7 +259,7 @@ impl<'a> Worker<'a> {
                 }
                 Err(Stop::ContextOverflow) if self.overflows < OVERFLOWS => {
                     self.overflows += 1;
-                    self.history.overflowed();
+                    self.overflowed().await?;
                 }
                 Err(Stop::ContextOverflow) => {
                     return Err(Stop::Model {
@@ -260,9 +281,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The agent's time so far, that of an earlier process included.
+    /// The agent's time so far, that of an earlier process included, waiting for consent left out.
     pub fn elapsed(&self) -> Duration {
-        self.spent + self.started.elapsed()
+        self.spent + self.started.elapsed().saturating_sub(self.paused)
     }
 
     /// Waits for something of the run's within the agent's time, hearing the cancel.

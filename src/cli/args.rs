@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use super::fault::Fault;
 use super::{
-    apply, clean, completions, config, diff, doctor, images, init, log, plan, record, resume, run,
-    runs, show,
+    apply, clean, completions, config, diff, doctor, images, init, log, models, plan, record,
+    replay, resume, run, runs, shell, show,
 };
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
@@ -33,11 +33,14 @@ pub enum Verb {
     Init(init::Args),
     Plan(plan::Args),
     Images(images::Args),
+    Models(models::Args),
     Runs(runs::Args),
     Show(show::Args),
     Diff(diff::Args),
+    Shell(shell::Args),
     Log(log::Args),
     Apply(apply::Args),
+    Replay(replay::Args),
     Record(record::Args),
     Clean(clean::Args),
     Config(config::Args),
@@ -54,11 +57,14 @@ impl Verb {
             Self::Init(args) => init::act(&args),
             Self::Plan(args) => plan::act(args),
             Self::Images(args) => images::act(args).await,
+            Self::Models(args) => models::act(&args).await,
             Self::Runs(args) => runs::act(&args),
             Self::Show(args) => show::act(&args),
             Self::Diff(args) => diff::act(&args).await,
+            Self::Shell(args) => shell::act(&args).await,
             Self::Log(args) => log::act(&args).await,
             Self::Apply(args) => apply::act(&args).await,
+            Self::Replay(args) => replay::act(&args).await,
             Self::Record(args) => record::act(&args),
             Self::Clean(args) => clean::act(&args).await,
             Self::Config(args) => config::act(args),

@@ -41,13 +41,15 @@ fn models(file: &PlanFile) -> Result<Vec<Fault>, Fault> {
     config.apply(&mut plan, &file.text, file.path.as_deref())?;
     let providers = config.model_providers();
     let of_roles = plan.roles.values().flat_map(|role| &role.model);
-    let mut names: Vec<&String> = plan.model.iter().chain(of_roles).collect();
+    let names = plan.model.iter().chain(of_roles);
+    let mut names: Vec<&String> = names.chain(&plan.compaction.model).collect();
     names.sort();
     names.dedup();
     let mut faults = Vec::new();
     for name in names {
-        match ops::open_models(std::slice::from_ref(name), &providers) {
+        match ops::open_models(std::slice::from_ref(name), &providers, &[]) {
             Ok(models) => {
+                let models = config.priced(models);
                 let about = models.iter().map(|model| model.about());
                 faults.extend(run::unpriced(&plan, about).map(Fault::from));
             }

@@ -8,9 +8,9 @@ use crate::workspace::{Git, Version};
 
 /// Check everything a run needs; each failing line says what to do next
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  wharf doctor")]
+#[command(after_help = "Example:\n  wharf doctor --model openai/gpt-4.1")]
 pub struct Args {
-    /// The model to check [default: the plan's or the configured one]
+    /// Make one small call to this model; without it the plan's or the configured one is only set up
     #[arg(long, short, value_name = "M")]
     model: Option<String>,
     /// Print one JSON object with a `checks` list
@@ -29,7 +29,13 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     checks.push(git(&config.git()).await);
     checks.push(ops::state_directory(&config.state));
     checks.push(ops::disk(&config.state));
-    checks.extend(plan_and_model(&mut config));
+    let (more, models) = plan_and_model(&mut config);
+    checks.extend(more);
+    if args.model.is_some() {
+        for model in models {
+            checks.push(ops::call(&model).await);
+        }
+    }
     let passed = checks.iter().all(Check::passes);
     if args.json {
         out::json(&serde_json::json!({ "ok": passed, "checks": checks }))?;
@@ -87,11 +93,17 @@ async fn git(git: &Git) -> Check {
     }
 }
 
-fn plan_and_model(config: &mut Config) -> Vec<Check> {
+/// The checks, and the models that are set up, in order of fall-back.
+fn plan_and_model(config: &mut Config) -> (Vec<Check>, Vec<ops::OpenModel>) {
     let path = config.plan.clone();
     let mut file = match plan_file::find(path.as_deref()) {
         Ok(file) => file,
-        Err(fault) => return vec![Check::failed("plan", fault.message, fault.hint)],
+        Err(fault) => {
+            return (
+                vec![Check::failed("plan", fault.message, fault.hint)],
+                vec![],
+            );
+        }
     };
     let place = path.map_or_else(
         || "the built-in plan".to_owned(),
@@ -99,16 +111,17 @@ fn plan_and_model(config: &mut Config) -> Vec<Check> {
     );
     let text = file.text.clone();
     if let Err(error) = config.apply(&mut file.plan, &text, file.path.clone().as_deref()) {
-        return vec![Check::failed("plan", error.to_string(), error.hint())];
+        let check = Check::failed("plan", error.to_string(), error.hint());
+        return (vec![check], vec![]);
     }
-    let model = match order::models(config, &file.plan) {
-        Ok(_) => Check::ok(
-            "model",
-            format!("{} is set up (not asked)", file.plan.model.join(", ")),
-        ),
-        Err(fault) => Check::failed("model", fault.message, fault.hint),
+    let (model, opened) = match order::models(config, &file.plan) {
+        Ok(models) => {
+            let found = format!("{} is set up", file.plan.model.join(", "));
+            (Check::ok("model", found), models.default)
+        }
+        Err(fault) => (Check::failed("model", fault.message, fault.hint), vec![]),
     };
-    vec![Check::ok("plan", place), model]
+    (vec![Check::ok("plan", place), model], opened)
 }
 
 fn page(checks: &[Check]) -> String {

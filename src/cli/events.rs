@@ -1,7 +1,7 @@
 //! One readable line for each record of a journal.
 
-use super::text;
 use super::wording::{WIDTH, command_line, few, status_word, who};
+use super::{decisions, request, text};
 use crate::journal::{EgressStep, Event, Line};
 
 /// The line of a journal record, its time first.
@@ -137,7 +137,7 @@ fn event(event: &Event) -> String {
             who(agent.subtask.as_str(), agent.role.as_str()),
             short(snapshot.as_str())
         ),
-        Event::ImageReady { name, id } => {
+        Event::ImageReady { name, id, .. } => {
             let id = id.strip_prefix("sha256:").unwrap_or(id);
             format!("image {name} is {}", short(id))
         }
@@ -192,6 +192,17 @@ fn event(event: &Event) -> String {
                 ),
             }
         }
+        Event::PermissionAsked { .. } | Event::PermissionDecided { .. } | Event::HookRan { .. } => {
+            decisions::event(event)
+        }
+        Event::RequestMade { agent, call, .. } => request::made(agent, *call),
+        Event::Compacted {
+            agent,
+            how,
+            messages,
+            tokens,
+            ..
+        } => request::shortened(agent, how, *messages, *tokens),
         Event::ModelAsked {
             agent,
             call,
@@ -200,8 +211,9 @@ fn event(event: &Event) -> String {
             reserved_tokens,
             ..
         } => format!(
-            "{} asks (call {call}, attempt {attempt}): {}, {} tokens reserved",
+            "{} asks ({}, attempt {attempt}): {}, {} tokens reserved",
             agent.subtask,
+            request::named(*call),
             text::plural(*messages, "message"),
             text::count(*reserved_tokens)
         ),
@@ -213,8 +225,9 @@ fn event(event: &Event) -> String {
             cost_usd,
             seconds,
         } => format!(
-            "{} answer {call}: {} ({} in, {} out{}, {})",
+            "{} answer to {}: {} ({} in, {} out{}, {})",
             agent.subtask,
+            request::named(*call),
             answer(reply),
             text::count(usage.input_tokens),
             text::count(usage.output_tokens),

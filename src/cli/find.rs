@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::fault::Fault;
 use super::text;
-use crate::journal::{Event, Line, State};
+use crate::journal::{Event, Line, RunStarted, State};
 
 /// A run's directory.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct Found {
     pub id: String,
     pub dir: PathBuf,
     pub started: Timestamp,
+    /// It only repeats another run, so that `last` never means it.
+    pub is_replay: bool,
 }
 
 impl Found {
@@ -47,8 +49,17 @@ pub fn all(state: &Path) -> Result<Vec<Found>, Fault> {
         let entry = entry.map_err(|error| Fault::io("read", &runs, &error))?;
         let dir = entry.path();
         if let (Ok(id), true) = (entry.file_name().into_string(), dir.is_dir()) {
-            let started = started(&dir);
-            found.push(Found { id, dir, started });
+            let first = first_line(&dir.join("journal.jsonl"));
+            let is_replay = first
+                .as_ref()
+                .is_some_and(|(_, started)| started.replay_of.is_some());
+            let started = first.map_or_else(|| made(&dir), |(line, _)| line.at);
+            found.push(Found {
+                id,
+                dir,
+                started,
+                is_replay,
+            });
         }
     }
     found.sort_by(|a, b| (b.started, &b.id).cmp(&(a.started, &a.id)));
@@ -68,8 +79,8 @@ pub fn one(state: &Path, wanted: &str) -> Result<Found, Fault> {
     if wanted == "last" {
         return runs
             .into_iter()
-            .next()
-            .ok_or_else(|| Fault::usage("there are no runs"));
+            .find(|run| !run.is_replay)
+            .ok_or_else(|| Fault::usage("there are no runs but replays"));
     }
     if let Some(exact) = runs.iter().find(|run| run.id == wanted) {
         return Ok(exact.clone());
@@ -107,20 +118,15 @@ fn listed<'a>(runs: impl Iterator<Item = &'a Found>) -> String {
     ids.join(", ")
 }
 
-/// When a run began: its journal's first line, else its directory's time.
-fn started(dir: &Path) -> Timestamp {
-    first_line(&dir.join("journal.jsonl")).map_or_else(
-        || {
-            let time = dir.metadata().and_then(|meta| meta.modified()).ok();
-            time.and_then(|time| Timestamp::try_from(time).ok())
-                .unwrap_or(Timestamp::UNIX_EPOCH)
-        },
-        |line| line.at,
-    )
+/// When a run's directory was made, for one whose journal does not say.
+fn made(dir: &Path) -> Timestamp {
+    let time = dir.metadata().and_then(|meta| meta.modified()).ok();
+    time.and_then(|time| Timestamp::try_from(time).ok())
+        .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// The first record of a journal without reading the rest.
-fn first_line(path: &Path) -> Option<Line> {
+fn first_line(path: &Path) -> Option<(Line, RunStarted)> {
     use std::io::BufRead as _;
     let file = std::fs::File::open(path).ok()?;
     let mut text = Vec::new();
@@ -128,7 +134,10 @@ fn first_line(path: &Path) -> Option<Line> {
         .read_until(b'\n', &mut text)
         .ok()?;
     let line: Line = serde_json::from_slice(&text).ok()?;
-    matches!(line.event, Event::RunStarted(_)).then_some(line)
+    match &line.event {
+        Event::RunStarted(started) => Some((line.clone(), started.clone())),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::fault::Fault;
-use super::find::{self, Found};
-use super::{events, out, state};
+use super::{audit, events, find, out, state};
 use crate::journal::{Event, Line};
 use crate::ops::Held;
 
@@ -25,7 +24,8 @@ pub struct Args {
     /// Print the journal's own lines
     #[arg(long)]
     json: bool,
-    /// Only check that the journal is whole: every line there, none changed
+    /// Only check that everything is as it was written: every line there and none changed, the outputs
+    /// beside them, result and report
     #[arg(long, conflicts_with_all = ["follow", "json"])]
     check: bool,
 }
@@ -34,7 +34,7 @@ pub struct Args {
 pub async fn act(args: &Args) -> Result<i32, Fault> {
     let found = find::one(&state::directory()?, &args.run)?;
     if args.check {
-        return check(&found);
+        return audit::check(&found);
     }
     let mut tail = Tail::open(&found.journal())?;
     let mut ended = false;
@@ -66,35 +66,6 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
             return Ok(0);
         }
         tokio::time::sleep(LOOK).await;
-    }
-}
-
-fn check(found: &Found) -> Result<i32, Fault> {
-    match crate::journal::read(&found.journal()) {
-        Ok(read) => {
-            let torn = match read.torn {
-                0 => String::new(),
-                torn => format!(", {torn} bytes of an unfinished last line"),
-            };
-            out::print(&format!("ok: {} events{torn}", read.lines.len()))?;
-            Ok(0)
-        }
-        Err(error @ crate::journal::Error::Damaged { .. }) => {
-            out::print(&format!("damaged: {error}\n{}", saved(&error)))?;
-            Ok(1)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// What of a damaged journal can still be used.
-fn saved(error: &crate::journal::Error) -> String {
-    match error {
-        crate::journal::Error::Damaged { line, .. } if *line > 1 => format!(
-            "lines 1 to {} are whole: `wharf log` prints them; the run cannot go on from them",
-            line - 1
-        ),
-        _ => "nothing of it can be used".to_owned(),
     }
 }
 

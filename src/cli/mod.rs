@@ -6,12 +6,15 @@
 //! Never: a model, a container, a tool; anything below prints through it or not at all.
 
 mod apply;
+mod approve;
 mod args;
 mod attend;
+mod audit;
 mod check;
 mod clean;
 mod completions;
 mod config;
+mod decisions;
 mod diff;
 mod doctor;
 mod events;
@@ -19,17 +22,22 @@ mod fault;
 mod find;
 mod images;
 mod init;
+mod keyboard;
 mod live;
 mod log;
+mod models;
 mod order;
 mod out;
 mod plan;
 mod plan_file;
 mod record;
+mod replay;
+mod request;
 mod result;
 mod resume;
 mod run;
 mod runs;
+mod shell;
 mod show;
 mod signals;
 mod state;

@@ -47,6 +47,7 @@ pub async fn place(args: &Args) -> Result<Placed, Fault> {
     let text = file.text.clone();
     let path = file.path.clone();
     config.apply(&mut file.plan, &text, path.as_deref())?;
+    config.trust(&file.plan, file.path.as_deref())?;
     let task = task(args, &file)?;
     let workspace = workspace(&config, &file)?;
     // A plan that is written elsewhere must name the same directory.
@@ -95,6 +96,9 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Re
     for warning in &config.warnings {
         teller.text(&format!("warning: {warning}"));
     }
+    for line in config.told(&file.plan, teller.can_ask()) {
+        teller.text(&line);
+    }
     let models = models(&config, &file.plan)?;
     let engine = state::engine(&config).await?;
     bury(&engine, &config, teller).await;
@@ -106,6 +110,7 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Re
             secrets: config.secrets.clone(),
         },
         options: config.run_options(),
+        consent: config.consent(&workspace),
         plan: file.plan,
         plan_text: file.text,
         task,
@@ -177,7 +182,8 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
     let providers = config.model_providers();
     let mut roles = BTreeMap::new();
     for (name, role) in plan.roles.iter().filter(|(_, role)| !role.model.is_empty()) {
-        roles.insert(name.to_string(), ops::open_models(&role.model, &providers)?);
+        let opened = ops::open_models(&role.model, &providers, &config.secrets)?;
+        roles.insert(name.to_string(), config.priced(opened));
     }
     let all_have_one = plan.roles.values().all(|role| !role.model.is_empty());
     if plan.model.is_empty() && !all_have_one {
@@ -186,8 +192,14 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
              anthropic/claude-sonnet-5 or openai/gpt-4.1",
         ));
     }
-    let default = ops::open_models(&plan.model, &providers)?;
-    Ok(Models { default, roles })
+    let open = |names: &[String]| ops::open_models(names, &providers, &config.secrets);
+    let default = config.priced(open(&plan.model)?);
+    let summary = config.priced(open(&plan.compaction.model)?);
+    Ok(Models {
+        default,
+        roles,
+        summary,
+    })
 }
 
 fn flags(args: &Args) -> Flags {

@@ -76,6 +76,23 @@ pub fn foreign(foreign: &[u8]) -> Result<(), Fault> {
     bytes(foreign)
 }
 
+/// As `foreign`, to standard error. There is nobody to tell when that fails.
+pub fn foreign_aside(foreign: &[u8]) -> Result<(), Fault> {
+    let mut stderr = std::io::stderr().lock();
+    let written = match stderr.is_terminal() {
+        true => stderr.write_all(text::plain(&String::from_utf8_lossy(foreign)).as_bytes()),
+        false => stderr.write_all(foreign),
+    };
+    drop(written);
+    Ok(())
+}
+
+/// Asks the person for a line, on standard error.
+pub fn ask(prompt: &str) {
+    let mut stderr = std::io::stderr().lock();
+    drop(write!(stderr, "{prompt}").and_then(|()| stderr.flush()));
+}
+
 /// Writes one object on a line of its own to standard output.
 pub fn json(value: &impl Serialize) -> Result<(), Fault> {
     let text = serde_json::to_string(value)

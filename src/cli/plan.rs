@@ -91,7 +91,12 @@ fn check(files: &[PathBuf], json: bool) -> Result<i32, Fault> {
     let mut code = 0;
     for (file, plan) in &read {
         match plan {
-            Ok(plan) if !json => out::print(&format!("{}: ok: {}", file.display(), about(plan)))?,
+            Ok(plan) if !json => {
+                out::print(&format!("{}: ok: {}", file.display(), about(plan)))?;
+                for text in plan.plan.warnings() {
+                    out::note(&format!("{}: warning: {text}", file.display()));
+                }
+            }
             Ok(_) => {}
             Err(faults) => {
                 code = 2;

@@ -4,11 +4,18 @@ use std::path::PathBuf;
 
 use super::fault::Fault;
 use super::{find, out, state, text};
+use crate::config::Flags;
+use crate::journal::State;
+use crate::ops;
 
 /// Write a run's model answers as a recording that `--model replay:FILE` answers from
+///
+/// It can be given away: known secrets are replaced by `[secret]`, the directory the run worked on by
+/// `/workspace`, your home by `/home/user`, this machine's name by `host`. It names the trees that the
+/// answers are about, so that a run on other files says so.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  wharf record last -o demo.cassette.jsonl\n  \
+    after_help = "Examples:\n  wharf record last > demo.cassette.jsonl\n  wharf record last -o demo.cassette.jsonl\n  \
 wharf run --plan demo.yaml --model replay:demo.cassette.jsonl"
 )]
 pub struct Args {
@@ -24,28 +31,42 @@ pub struct Args {
 
 /// Writes the recording.
 pub fn act(args: &Args) -> Result<i32, Fault> {
-    let found = find::one(&state::directory()?, &args.run)?;
+    let config = state::settings(&Flags::default())?;
+    let found = find::one(&config.state, &args.run)?;
     let read = crate::journal::read(&found.journal())?;
-    let cassette = crate::ops::cassette(&read.lines);
-    if cassette.is_empty() {
+    let started = State::of(&read.lines).started;
+    let workspace = started.map(|(_, started)| started.workspace);
+    let places = config.places(workspace);
+    let veil = ops::Veil::new(&config.secrets, &places);
+    let cassette = ops::cassette(&read.lines, &veil);
+    if cassette.answers == 0 {
         return Err(
             Fault::usage(format!("run {} has no answer of a model", found.id))
                 .hint("`wharf log RUN` shows what it did"),
         );
     }
-    let answers = cassette.lines().count();
+    let (answers, veiled) = (cassette.answers, cassette.veiled);
+    let said = match veiled {
+        0 => text::plural(answers, "answer"),
+        _ => format!(
+            "{}; secrets and places on this machine were taken out of {}",
+            text::plural(answers, "answer"),
+            text::plural(veiled, "text")
+        ),
+    };
     match &args.output {
-        None => out::print(&cassette)?,
+        None => {
+            out::print(&cassette.text)?;
+            out::note(&said);
+        }
         Some(path) => {
-            write_new(path, &cassette)?;
+            write_new(path, &cassette.text)?;
             if args.json {
-                out::json(&serde_json::json!({"run": found.id, "answers": answers, "file": path}))?;
+                out::json(&serde_json::json!({
+                    "run": found.id, "answers": answers, "veiled": veiled, "file": path,
+                }))?;
             } else {
-                out::note(&format!(
-                    "{} in {}",
-                    text::plural(answers, "answer"),
-                    path.display()
-                ));
+                out::note(&format!("{said}; written to {}", path.display()));
             }
         }
     }

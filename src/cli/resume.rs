@@ -90,6 +90,9 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
 async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Done, Fault> {
     let mut config = state::settings(&Flags::default())?;
     let plan = settle(&mut config, &reopened, teller)?;
+    for line in config.told(&plan, teller.can_ask()) {
+        teller.text(&line);
+    }
     let models = order::models(&config, &plan)?;
     let engine = state::engine(&config).await?;
     // What its earlier process left at the engine goes first: nobody has two containers at a time.
@@ -107,6 +110,7 @@ async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Don
         task: reopened.task().to_owned(),
         workspace: reopened.workspace().to_owned(),
         options: config.run_options(),
+        consent: config.consent(reopened.workspace()),
         tracer: order::tracer(&config.trace, teller),
         plan,
         models,

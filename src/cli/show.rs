@@ -5,9 +5,10 @@ use serde_json::json;
 
 use super::fault::Fault;
 use super::find::{self, Found};
+use super::request::{self, Which};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
-use super::{out, result, state, wording};
+use super::{audit, out, result, state, wording};
 use crate::journal::Egress;
 use crate::ops::Held;
 use crate::run::Summary;
@@ -16,13 +17,23 @@ use crate::run::Summary;
 ///
 /// Works while the run goes on and after a crash too: everything comes from the run's journal.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  wharf show last")]
+#[command(after_help = "Examples:\n  wharf show last\n  wharf show last fix --request 3")]
 pub struct Args {
     /// A run's id, the beginning of one, or `last`
     run: String,
-    /// Print one JSON object: result.json, or what is known so far
+    /// An agent of the run: a subtask's id, `coordinator` or `verifier`
+    #[arg(requires = "request")]
+    agent: Option<String>,
+    /// Print what that agent sent to its model: its N-th call, or `summary-N` for a summary of its
+    /// conversation. Known secret values are masked
+    #[arg(long, value_name = "N", requires = "agent")]
+    request: Option<Which>,
+    /// Print one JSON object: result.json, or what is known so far; with --request, the request
     #[arg(long)]
     json: bool,
+    /// Print report.md as it is made from the journal alone
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
 }
 
 /// Prints the run.
@@ -34,6 +45,17 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
         (Err(error), Some(summary)) => return result_alone(&error.into(), &summary, args.json),
         (Err(error), None) => return Err(error.into()),
     };
+    if let (Some(agent), Some(which)) = (&args.agent, args.request) {
+        let asked = request::find(&found, &read.lines, agent, which)?;
+        match args.json {
+            true => out::json(&asked)?,
+            false => out::print(&request::page(&asked))?,
+        }
+        return Ok(0);
+    }
+    if args.report {
+        return out::print(&audit::report(&read.lines, &found.dir)?).map(|()| 0);
+    }
     let mut story = Story::of(&read.lines);
     let finished = story.ended.as_ref().and_then(|_| found.result());
     let standing = standing(&found, &story);

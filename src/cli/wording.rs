@@ -1,6 +1,6 @@
 //! One readable line for each notice, and the words shared with the journal's lines.
 
-use super::text;
+use super::{decisions, text};
 use crate::journal::{Dropped, Loss};
 use crate::run::Notice;
 
@@ -29,13 +29,7 @@ pub fn notice(notice: &Notice) -> String {
         }
         Notice::Resumed { .. } => resumed(notice),
         Notice::Preparing { line } => line.clone(),
-        Notice::Base {
-            files,
-            bytes,
-            dirty,
-            hidden,
-            left_out,
-        } => base(*files, *bytes, *dirty, hidden, left_out),
+        Notice::Base { .. } => base(notice),
         Notice::Round { round } => format!("round {round}"),
         Notice::Planned { subtasks, .. } => return planned(subtasks),
         Notice::AgentStarted { agent, role, .. } => format!("{} started", who(agent, role)),
@@ -49,6 +43,7 @@ pub fn notice(notice: &Notice) -> String {
         }
         Notice::AgentEnded { .. } => ended(notice),
         Notice::Waiting { .. } => waiting(notice),
+        Notice::Asked { .. } | Notice::Decided { .. } => decisions::notice(notice),
         Notice::Blocked { subtask, reason } => format!("{subtask} blocked: {reason}"),
         Notice::Conflict { subtask, files } => {
             format!("conflict {subtask} in {}", files.join(", "))
@@ -66,23 +61,31 @@ pub fn notice(notice: &Notice) -> String {
     text::line(&line, WIDTH)
 }
 
-fn base(
-    files: usize,
-    bytes: u64,
-    dirty: bool,
-    hidden: &[String],
-    left_out: &[(String, String)],
-) -> String {
+fn base(notice: &Notice) -> String {
+    let Notice::Base {
+        files,
+        bytes,
+        dirty,
+        hidden,
+        included,
+        left_out,
+    } = notice
+    else {
+        return String::new();
+    };
     let mut line = format!(
         "base: {}, {}",
-        text::plural(files, "file"),
-        text::bytes(bytes)
+        text::plural(*files, "file"),
+        text::bytes(*bytes)
     );
-    if dirty {
+    if *dirty {
         line.push_str(", with uncommitted changes");
     }
     if !hidden.is_empty() {
         line.push_str(&format!("; withheld from agents: {}", few(hidden)));
+    }
+    if !included.is_empty() {
+        line.push_str(&format!("; shown on request: {}", few(included)));
     }
     if !left_out.is_empty() {
         let named: Vec<String> = left_out

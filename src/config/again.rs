@@ -22,6 +22,18 @@ impl Config {
     }
 }
 
+impl Config {
+    /// As `resume`, for a replay with live tools: no model is asked, so no server or key is looked up.
+    ///
+    /// # Errors
+    /// A credential of a sandbox's network that is not set.
+    pub fn replay(&mut self, plan: &Plan) -> Result<(), Error> {
+        self.injected(plan)?;
+        self.collect_secrets();
+        Ok(())
+    }
+}
+
 /// The limits of `wharf resume`, as typed.
 ///
 /// # Errors

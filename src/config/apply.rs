@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::layer::{self, Source, Sourced, absolute_replay};
-use super::{Config, Error, Setting, providers};
+use super::{Config, Error, Price, Setting, providers};
 use crate::id::RoleName;
 use crate::plan::{Network, Plan};
 
@@ -31,6 +31,14 @@ impl Config {
             let provider = providers::of_plan(name, provider, &self.env)?;
             self.providers.insert(name.clone(), provider);
         }
+        for (name, (input, cached_input, output)) in &plan.prices {
+            let price = Price {
+                input: *input,
+                cached_input: *cached_input,
+                output: *output,
+            };
+            self.prices.insert(name.clone(), price);
+        }
         self.injected(plan)?;
         self.collect_secrets();
         Ok(())
@@ -38,7 +46,7 @@ impl Config {
 
     /// Reads the credentials that the plan's roles add to requests. One that is not set is an error now
     /// rather than a refused request in the middle of a run.
-    fn injected(&mut self, plan: &Plan) -> Result<(), Error> {
+    pub(super) fn injected(&mut self, plan: &Plan) -> Result<(), Error> {
         let roles = plan.roles.values().map(|role| &role.sandbox);
         for sandbox in roles.chain([&plan.sandbox]) {
             let Network::Allow(reach) = &sandbox.network else {
@@ -130,6 +138,7 @@ impl Config {
         plan.roles
             .values_mut()
             .for_each(|role| found(&mut role.model));
+        found(&mut plan.compaction.model);
 
         let said = !plan.model.is_empty();
         let source = lay(

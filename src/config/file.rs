@@ -25,6 +25,12 @@ pub(super) struct File {
     /// Bytes of cached images.
     pub cache: Option<Scalar>,
     pub providers: BTreeMap<String, FileProvider>,
+    /// As in a plan; they run where this file stands.
+    pub hooks: Option<plan::HooksForm>,
+    /// As `permissions.approver` of a plan.
+    pub approver: Option<plan::ApproverForm>,
+    /// By `provider/model`.
+    pub prices: BTreeMap<String, FilePrice>,
 }
 
 /// A model server, written as in a plan.
@@ -35,6 +41,9 @@ pub(super) struct FileProvider {
     pub base_url: String,
     #[serde(default)]
     pub api_key_env: Option<String>,
+    /// How the server differs from others of its kind.
+    #[serde(default)]
+    pub profile: Option<String>,
     #[serde(default)]
     pub context_window: Option<u64>,
     #[serde(default)]
@@ -45,6 +54,8 @@ pub(super) struct FileProvider {
 #[serde(rename_all = "snake_case")]
 pub(super) enum FileKind {
     Openai,
+    #[serde(rename = "openai-responses")]
+    OpenaiResponses,
     Anthropic,
 }
 

@@ -9,6 +9,7 @@
 
 mod again;
 mod apply;
+mod consent;
 mod docker;
 mod env;
 mod file;
@@ -84,9 +85,13 @@ pub struct Config {
     cache_source: Source,
     /// By name: `openai`, `anthropic`, the user's, and after `apply` the plan's.
     pub providers: BTreeMap<String, Provider>,
+    /// By `provider/model`: the user's, and after `apply` the plan's.
+    pub prices: BTreeMap<String, Price>,
     pub trace: trace::Options,
     /// After `apply`: what the plan lets Wharf add to requests, by the variable that holds it.
     pub credentials: BTreeMap<String, String>,
+    /// The user's own hooks and approver, and what such programs see.
+    consent: run::Consent,
     /// Values that must not reach a model, a journal, a span, a sandbox or a screen.
     pub secrets: Vec<String>,
     /// NO_COLOR is set.
@@ -123,6 +128,9 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// A plan that was found and not named lets something run on this machine.
+    #[error("{} lets this run on your machine, or takes from it, outside of any sandbox: {what}", path.display())]
+    Untrusted { path: PathBuf, what: String },
     #[error(
         "there is no place for the state of runs: WHARF_HOME, XDG_STATE_HOME and HOME are unset"
     )]
@@ -133,7 +141,7 @@ impl Error {
     /// The exit code: 2 for what was written wrong, 3 for what the machine refused.
     pub fn exit_code(&self) -> i32 {
         match self {
-            Self::Value { .. } | Self::File { .. } => 2,
+            Self::Value { .. } | Self::File { .. } | Self::Untrusted { .. } => 2,
             Self::Io { .. } | Self::NoHome => 3,
         }
     }
@@ -147,6 +155,11 @@ impl Error {
             Self::File { path, .. } => format!("correct {}", path.display()),
             Self::Io { path, .. } => format!(
                 "make {} readable and writable for this user",
+                path.display()
+            ),
+            Self::Untrusted { path, .. } => format!(
+                "it was found here and not named by you, and an agent may have written it; read it, then say \
+                 once that you trust these words: wharf run --plan {}",
                 path.display()
             ),
             Self::NoHome => "set WHARF_HOME to a directory".to_owned(),
@@ -191,7 +204,9 @@ pub fn load_with(flags: &Flags, cwd: &Path, env: Env) -> Result<Config, Error> {
         over: Layer::of_flags(flags, &env, cwd, &state)?,
         under: Layer::of_file(&file, &path)?,
         providers: providers::known(&file.providers, &env)?,
+        prices: providers::prices(&file.prices)?,
         credentials: BTreeMap::new(),
+        consent: consent::of_file(&file, &path, &env)?,
         secrets: env.secrets(),
         no_color: env.text("NO_COLOR").is_some(),
         cwd: cwd.to_owned(),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::{Config, Provider, Wire};
-use crate::{model, sandbox, workspace};
+use super::{Config, Price, Provider, Wire};
+use crate::{model, ops, sandbox, workspace};
 
 impl Config {
     /// Model servers as the model room takes them.
@@ -13,10 +14,30 @@ impl Config {
         self.providers.values().map(named).collect()
     }
 
+    /// Models at the prices that plan and user gave for their names; the others as they are.
+    pub fn priced(&self, models: Vec<Arc<dyn model::Model>>) -> Vec<Arc<dyn model::Model>> {
+        let at = |model: Arc<dyn model::Model>| match self.prices.get(&model.about().name) {
+            Some(price) => model::price::at(model, to_model(price)),
+            None => model,
+        };
+        models.into_iter().map(at).collect()
+    }
+
     /// The git program of the operator's search path.
     pub fn git(&self) -> workspace::Git {
         let search = self.env.path("PATH").map(PathBuf::into_os_string);
         workspace::Git::at(search.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
+    }
+
+    /// What of this machine a recording must not tell; `workspace` is where its run worked.
+    pub fn places(&self, workspace: Option<String>) -> ops::Places {
+        // Where the kernel does not say, there is no name to be found in a text either.
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        ops::Places {
+            home: self.env.text("HOME"),
+            host,
+            workspace,
+        }
     }
 
     /// How the sandbox room reaches the engine.
@@ -46,17 +67,24 @@ fn of_model(provider: &Provider) -> model::Provider {
         kind: match provider.wire {
             Wire::OpenAi => model::Wire::OpenAi,
             Wire::Anthropic => model::Wire::Anthropic,
+            Wire::Responses => model::Wire::Responses,
         },
         base_url: provider.base_url.clone(),
         api_key: provider
             .key
             .as_ref()
             .map(|key| model::Secret::new(key.expose())),
+        profile: provider.profile.clone(),
+        learned: model::profile::Learned::default(),
         context_window: provider.context_window,
-        price: provider.price.map(|price| model::Price {
-            input: price.input,
-            cached_input: price.cached_input,
-            output: price.output,
-        }),
+        price: provider.price.as_ref().map(to_model),
+    }
+}
+
+fn to_model(price: &Price) -> model::Price {
+    model::Price {
+        input: price.input,
+        cached_input: price.cached_input,
+        output: price.output,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::file::{FileKind, FileProvider};
+use super::file::{FileKind, FilePrice, FileProvider};
 use super::{Env, Error};
 use crate::plan;
 
@@ -17,15 +17,18 @@ pub struct Provider {
     pub key: Option<Secret>,
     /// The variable that holds, or would hold, the key.
     pub key_env: Option<String>,
+    /// How the server differs from others of its kind; None: what its host tells.
+    pub profile: Option<String>,
     pub context_window: Option<u64>,
     pub price: Option<Price>,
 }
 
-/// Chat completions or messages.
+/// Chat completions, messages or responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     OpenAi,
     Anthropic,
+    Responses,
 }
 
 /// US dollars a million tokens.
@@ -88,6 +91,7 @@ pub(super) fn known(
             base_url: trimmed(given.as_deref().unwrap_or(url)),
             key: key(env, Some(key_env)),
             key_env: Some(key_env.to_owned()),
+            profile: None,
             context_window: None,
             price: None,
         };
@@ -95,23 +99,19 @@ pub(super) fn known(
     }
     for (name, own) in own {
         check_url(&format!("`providers.{name}.base_url`"), &own.base_url)?;
-        let price = own.price.map(|p| Price {
-            input: p.input,
-            cached_input: p.cached_input.unwrap_or(p.input),
-            output: p.output,
-        });
-        if let Some(price) = price {
-            check_price(name, price)?;
-        }
+        let named = || format!("`providers.{name}.price`");
+        let price = own.price.map(|given| price(named(), given)).transpose()?;
         let provider = Provider {
             name: name.clone(),
             wire: match own.kind {
                 FileKind::Openai => Wire::OpenAi,
                 FileKind::Anthropic => Wire::Anthropic,
+                FileKind::OpenaiResponses => Wire::Responses,
             },
             base_url: trimmed(&own.base_url),
             key: key(env, own.api_key_env.as_deref()),
             key_env: own.api_key_env.clone(),
+            profile: own.profile.clone(),
             context_window: own.context_window,
             price,
         };
@@ -129,11 +129,12 @@ pub(super) fn of_plan(name: &str, provider: &plan::Provider, env: &Env) -> Resul
     let wire = match provider.kind.as_str() {
         "anthropic" => Wire::Anthropic,
         "openai" => Wire::OpenAi,
+        "openai-responses" => Wire::Responses,
         other => {
             return Err(Error::Value {
                 name: format!("`providers.{name}.kind` of the plan"),
                 value: other.to_owned(),
-                why: "the kinds are openai and anthropic".to_owned(),
+                why: "the kinds are openai, openai-responses and anthropic".to_owned(),
             });
         }
     };
@@ -143,6 +144,7 @@ pub(super) fn of_plan(name: &str, provider: &plan::Provider, env: &Env) -> Resul
         base_url: trimmed(&provider.base_url),
         key: key(env, provider.api_key_env.as_deref()),
         key_env: provider.api_key_env.clone(),
+        profile: provider.profile.clone(),
         context_window: provider.context_window,
         price: provider.price.map(|(input, cached_input, output)| Price {
             input,
@@ -177,12 +179,25 @@ fn check_url(name: &str, url: &str) -> Result<(), Error> {
     })
 }
 
-fn check_price(name: &str, price: Price) -> Result<(), Error> {
+/// The user's prices of models.
+pub(super) fn prices(own: &BTreeMap<String, FilePrice>) -> Result<BTreeMap<String, Price>, Error> {
+    let whole = |(name, given): (&String, &FilePrice)| {
+        Ok((name.clone(), price(format!("`prices.{name}`"), *given)?))
+    };
+    own.iter().map(whole).collect()
+}
+
+fn price(key: String, given: FilePrice) -> Result<Price, Error> {
+    let price = Price {
+        input: given.input,
+        cached_input: given.cached_input.unwrap_or(given.input),
+        output: given.output,
+    };
     let parts = [price.input, price.cached_input, price.output];
     match parts.iter().find(|part| !part.is_finite() || **part < 0.0) {
-        None => Ok(()),
+        None => Ok(price),
         Some(part) => Err(Error::Value {
-            name: format!("`providers.{name}.price`"),
+            name: key,
             value: part.to_string(),
             why: "a price is a number of US dollars, zero or more".to_owned(),
         }),

@@ -1,4 +1,4 @@
-//! Large outputs of calls: kept beside the journal under the hash of their bytes, each once.
+//! Large outputs of calls and large parts of requests: kept beside the journal under the hash of their bytes, each once.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -18,24 +18,28 @@ const SHOWN: usize = 400;
 const FOLDER: &str = "calls";
 /// The key that names the file.
 const KEY: &str = "text_file";
+/// Other parts of a message or a tool that may be large, and the key that names the file of one.
+const REST: [&str; 4] = ["calls", "native", "schema", "description"];
+const REST_KEY: &str = "json_file";
 
 /// Puts the large texts of a turn's results beside the journal in `dir` and shortens them in the
 /// event. What was put is on disk when this returns.
 pub(super) fn put(dir: &Path, event: &mut Event) -> std::io::Result<()> {
-    let Event::TurnDone { results, .. } = event else {
-        return Ok(());
+    let (holders, more) = match event {
+        Event::TurnDone { results, .. } => (results, None),
+        Event::RequestMade {
+            messages, tools, ..
+        } => (messages, tools.as_mut()),
+        _ => return Ok(()),
     };
     let mut wrote = false;
-    for result in results {
-        let Some(text) = result["text"].as_str().filter(|t| t.len() > LARGEST) else {
-            continue;
-        };
-        let (name, bytes) = (hash(text.as_bytes()), text.len());
-        let shown = text[..text.floor_char_boundary(SHOWN)].to_owned();
-        wrote |= keep(&dir.join(FOLDER), &name, text.as_bytes())?;
-        result["text"] = shown.into();
-        result[KEY] = name.into();
-        result["text_bytes"] = bytes.into();
+    let folder = dir.join(FOLDER);
+    for holder in holders {
+        wrote |= put_text(&folder, holder)?;
+        wrote |= put_rest(&folder, holder)?;
+    }
+    for tool in more.into_iter().flatten() {
+        wrote |= put_rest(&folder, tool)?;
     }
     if wrote {
         File::open(dir.join(FOLDER))?.sync_all()?;
@@ -43,11 +47,63 @@ pub(super) fn put(dir: &Path, event: &mut Event) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A result of a turn with its whole text, from the run's directory.
-pub fn whole(dir: &Path, result: &Value) -> Result<Value, Error> {
-    let Some(name) = result[KEY].as_str() else {
-        return Ok(result.clone());
+/// True for the events of which parts may stand beside.
+pub(super) fn may_be_large(event: &Event) -> bool {
+    matches!(event, Event::TurnDone { .. } | Event::RequestMade { .. })
+}
+
+fn put_text(folder: &Path, holder: &mut Value) -> std::io::Result<bool> {
+    let Some(text) = holder["text"].as_str().filter(|t| t.len() > LARGEST) else {
+        return Ok(false);
     };
+    let (name, bytes) = (hash(text.as_bytes()), text.len());
+    let shown = text[..text.floor_char_boundary(SHOWN)].to_owned();
+    let wrote = keep(folder, &name, text.as_bytes())?;
+    holder["text"] = shown.into();
+    holder[KEY] = name.into();
+    holder["text_bytes"] = bytes.into();
+    Ok(wrote)
+}
+
+/// Everything else of a message or a tool that is large: calls with a file's content, a provider's own
+/// blocks, a schema.
+fn put_rest(folder: &Path, holder: &mut Value) -> std::io::Result<bool> {
+    let mut wrote = false;
+    for key in REST {
+        let Some(value) = holder.get(key) else {
+            continue;
+        };
+        let text = value.to_string();
+        if text.len() > LARGEST {
+            let name = hash(text.as_bytes());
+            wrote |= keep(folder, &name, text.as_bytes())?;
+            holder[key] = serde_json::json!({ REST_KEY: name });
+        }
+    }
+    Ok(wrote)
+}
+
+/// A result, message or tool with all that stands beside, from the run's directory.
+pub fn whole(dir: &Path, holder: &Value) -> Result<Value, Error> {
+    let mut holder = holder.clone();
+    if let Some(name) = holder[KEY].as_str() {
+        let text = read(dir, name)?;
+        holder["text"] = text.into();
+    }
+    for key in REST {
+        let Some(name) = holder[key][REST_KEY].as_str() else {
+            continue;
+        };
+        let text = read(dir, name)?;
+        holder[key] = serde_json::from_str(&text).map_err(|_| Error::Beside {
+            path: dir.join(FOLDER).join(name),
+            what: "is no JSON".to_owned(),
+        })?;
+    }
+    Ok(holder)
+}
+
+fn read(dir: &Path, name: &str) -> Result<String, Error> {
     let path = dir.join(FOLDER).join(name);
     let beside = |what: String| Error::Beside {
         path: path.clone(),
@@ -60,10 +116,7 @@ pub fn whole(dir: &Path, result: &Value) -> Result<Value, Error> {
     if hash(&bytes) != name {
         return Err(beside("is not what it was when it was written".to_owned()));
     }
-    let text = String::from_utf8(bytes).map_err(|_| beside("is no text".to_owned()))?;
-    let mut result = result.clone();
-    result["text"] = text.into();
-    Ok(result)
+    String::from_utf8(bytes).map_err(|_| beside("is no text".to_owned()))
 }
 
 /// True when the file was not there before.

@@ -1,8 +1,11 @@
 //! The closed set of events. A line on disk is `{"seq":1,"at":"…","prev":"…","type":"…",…}`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::consent::{DecidedBy, HookOutcome};
 use super::egress::EgressStep;
 use crate::id::{CommitId, RoleName, RunId, SubtaskId, TreeId};
 
@@ -49,6 +52,9 @@ pub enum Event {
     ImageReady {
         name: String,
         id: String,
+        /// What agents are told is in it.
+        #[serde(default)]
+        describes: String,
     },
     /// A sandbox answered for the first time.
     SandboxOpened {
@@ -73,6 +79,51 @@ pub enum Event {
         host: String,
         port: u16,
         step: EgressStep,
+    },
+    /// A call needs consent, and somebody is asked.
+    PermissionAsked {
+        agent: Agent,
+        tool: String,
+        call_id: String,
+        /// The command line or the path, cut.
+        what: String,
+        reason: String,
+        /// `terminal`, `command` or `url`.
+        of: String,
+        /// How long the answer may take.
+        seconds: f64,
+    },
+    /// It was decided whether a call runs.
+    PermissionDecided {
+        agent: Agent,
+        tool: String,
+        call_id: String,
+        what: String,
+        allowed: bool,
+        by: DecidedBy,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// What was consented to beyond this call; it holds as long as the run lasts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        grants: Vec<Value>,
+        /// How long the answer took.
+        #[serde(default)]
+        seconds: f64,
+    },
+    /// A hook of the operator's ended.
+    HookRan {
+        /// None: it was about the run.
+        #[serde(default)]
+        agent: Option<Agent>,
+        /// `PreToolUse`, `PostToolUse`, `SubagentStart`, `SubagentStop` or `Stop`.
+        moment: String,
+        command: String,
+        #[serde(default)]
+        tool: Option<String>,
+        outcome: HookOutcome,
+        #[serde(default)]
+        reason: Option<String>,
+        seconds: f64,
     },
     /// A request is about to go out; its worst case is reserved.
     ModelAsked {
@@ -107,6 +158,32 @@ pub enum Event {
         spent_tokens: u64,
         #[serde(default)]
         spent_usd: f64,
+    },
+    /// What goes out with a call, so that it can be shown: as the agent's own request before it where
+    /// nothing else is said.
+    RequestMade {
+        agent: Agent,
+        call: u32,
+        /// Messages at its beginning that are those of the request before.
+        same: usize,
+        /// The others.
+        messages: Vec<Value>,
+        /// The tools, where they are not those of the request before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Vec<Value>>,
+    },
+    /// An agent's conversation was made shorter before a request.
+    Compacted {
+        agent: Agent,
+        /// Turns that were done by then.
+        after: u32,
+        /// How: `elided`, `summarised` with its text, `not_summarised` with the reason, `dropped`,
+        /// `overflowed`.
+        how: Value,
+        /// Before and after.
+        messages: (usize, usize),
+        /// The same, estimated.
+        tokens: (u64, u64),
     },
     /// A turn's calls ran; their results and, when files changed, the snapshot they led to.
     TurnDone {
@@ -223,6 +300,14 @@ pub struct RunStarted {
     pub models: Vec<String>,
     /// Every value that shapes the run and is in neither plan nor task.
     pub options: Value,
+    /// The plan's text, and the files that it names by the name it gives them.
+    #[serde(default)]
+    pub plan: String,
+    #[serde(default)]
+    pub plan_files: BTreeMap<String, String>,
+    /// The run that this one is a replay of.
+    #[serde(default)]
+    pub replay_of: Option<RunId>,
     pub trace_id: Option<String>,
     /// The run's own span, for a resumed part to join it.
     #[serde(default)]
@@ -288,6 +373,9 @@ pub struct AgentEnd {
     pub snapshot: Option<CommitId>,
     /// Paths left out of its snapshots, each with the reason.
     pub left_out: Vec<String>,
+    /// The commands it ran last, each with its exit code, where it ended without its ending call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

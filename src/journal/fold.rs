@@ -70,6 +70,8 @@ pub struct Conflict {
     /// The subtasks that are on one side alone.
     pub ours_by: Vec<SubtaskId>,
     pub theirs_by: Vec<SubtaskId>,
+    /// The merger's snapshot that was taken for the merge.
+    pub resolved: Option<CommitId>,
     /// What its resolution holds no more, and what it changed beyond the files in conflict.
     pub dropped: Vec<Dropped>,
     pub beyond: Vec<String>,
@@ -278,17 +280,19 @@ impl State {
                 files: files.clone(),
                 ours_by: ours_by.clone(),
                 theirs_by: theirs_by.clone(),
+                resolved: None,
                 dropped: Vec::new(),
                 beyond: Vec::new(),
             }),
             Event::ConflictResolved {
                 id,
+                commit,
                 dropped,
                 beyond,
-                ..
             } => {
                 let found = self.conflicts.iter_mut().filter(|found| found.id == *id);
                 found.for_each(|found| {
+                    found.resolved = Some(commit.clone());
                     found.dropped.clone_from(dropped);
                     found.beyond.clone_from(beyond);
                 });

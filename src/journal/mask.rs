@@ -12,12 +12,13 @@ const OURS: [&str; 17] = [
 
 /// Known secrets, each in the forms it takes inside a line.
 #[derive(Clone, Default)]
-pub(super) struct Mask {
+pub struct Mask {
     /// Longest first, so that a secret inside another leaves no rest of it.
     forms: Vec<String>,
 }
 
 impl Mask {
+    /// Of these values.
     pub fn new(secrets: &[String]) -> Self {
         let mut forms = Vec::new();
         for secret in secrets.iter().filter(|secret| !secret.is_empty()) {

@@ -7,6 +7,7 @@
 //! Never: a type of a room above.
 
 mod beside;
+mod consent;
 mod egress;
 mod event;
 mod fold;
@@ -16,9 +17,11 @@ mod tally;
 mod write;
 
 pub use beside::whole;
+pub use consent::{DecidedBy, HookOutcome};
 pub use egress::{Egress, EgressStep};
 pub use event::*;
 pub use fold::{Conflict, State, SubtaskState};
+pub use mask::Mask;
 pub use read::{Line, Read, read};
 pub use tally::AgentState;
 pub use write::{Handle, Writer};

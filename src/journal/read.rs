@@ -30,6 +30,8 @@ pub struct Read {
     pub torn: u64,
     /// What the next line's `prev` must be.
     pub chain: String,
+    /// The first line carries a seal, so every line must.
+    sealed: bool,
 }
 
 /// Reads a journal. An incomplete last line is counted in `torn`; any other fault is `Error::Damaged`.
@@ -68,7 +70,7 @@ pub fn parse(bytes: &[u8]) -> Result<Read, (usize, String)> {
         let number = out.lines.len() + 1;
         let Some(end) = rest.iter().position(|&b| b == b'\n') else {
             // A whole record without its newline is a record: only the newline was lost.
-            if let Ok(line) = checked(rest, number, &out.chain) {
+            if let Ok(line) = out.checked(rest, number) {
                 out.chain = chain(rest);
                 out.lines.push(line);
                 out.whole += rest.len() as u64;
@@ -78,7 +80,7 @@ pub fn parse(bytes: &[u8]) -> Result<Read, (usize, String)> {
             return Ok(out);
         };
         let (text, after) = (&rest[..end], &rest[end + 1..]);
-        match checked(text, number, &out.chain) {
+        match out.checked(text, number) {
             Ok(line) => out.lines.push(line),
             Err(what) => return Err((number, what)),
         }
@@ -89,30 +91,69 @@ pub fn parse(bytes: &[u8]) -> Result<Read, (usize, String)> {
     Ok(out)
 }
 
-fn checked(text: &[u8], number: usize, prev: &str) -> Result<Line, String> {
-    let line: Line = serde_json::from_slice(text).map_err(|error| {
-        if text.iter().all(|&b| b == 0) {
-            format!("holds {} NUL bytes and no record", text.len())
-        } else {
-            error.to_string()
+impl Read {
+    /// The next line as a record, if it is one.
+    fn checked(&mut self, text: &[u8], number: usize) -> Result<Line, String> {
+        let line: Line = serde_json::from_slice(text).map_err(|error| {
+            if text.iter().all(|&b| b == 0) {
+                format!("holds {} NUL bytes and no record", text.len())
+            } else {
+                error.to_string()
+            }
+        })?;
+        if line.seq != number as u64 {
+            return Err(format!(
+                "is numbered {}, a line is missing or was added",
+                line.seq
+            ));
         }
-    })?;
-    if line.seq != number as u64 {
-        return Err(format!(
-            "is numbered {}, a line is missing or was added",
-            line.seq
-        ));
-    }
-    if line.prev != prev {
-        return Err("does not follow from the line before it: one of them was changed".to_owned());
-    }
-    match &line.event {
-        Event::RunStarted(started) if started.journal > VERSION => {
-            return Err(format!("is of version {}", started.journal));
+        if line.prev != self.chain {
+            return Err(
+                "does not follow from the line before it: one of them was changed".to_owned(),
+            );
         }
-        _ => {}
+        match &line.event {
+            Event::RunStarted(started) if started.journal > VERSION => {
+                return Err(format!("is of version {}", started.journal));
+            }
+            _ => {}
+        }
+        match seal(text) {
+            Some((body, hash)) if chain(body).as_bytes() != hash => {
+                return Err("was changed: it is not what its own hash says".to_owned());
+            }
+            None if self.sealed => {
+                return Err("was changed: its own hash is missing".to_owned());
+            }
+            found => self.sealed |= number == 1 && found.is_some(),
+        }
+        Ok(line)
     }
-    Ok(line)
+}
+
+/// What stands between a line's record and its own hash.
+const SEAL: &[u8] = b",\"sum\":\"";
+/// Hex digits of a hash in a line.
+const DIGITS: usize = 16;
+
+/// A record with the hash of its own text as its last key: the chain tells a change of every line but
+/// the last, which nothing follows.
+pub(super) fn sealed(record: &str) -> String {
+    let body = record.strip_suffix('}').unwrap_or(record);
+    format!(
+        "{body}{}{}\"}}",
+        String::from_utf8_lossy(SEAL),
+        chain(body.as_bytes())
+    )
+}
+
+/// The text that a line's own hash is of, and the hash; None for a line of an earlier wharf, which
+/// has none.
+fn seal(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = text.strip_suffix(b"\"}")?;
+    let at = rest.len().checked_sub(DIGITS)?;
+    let (body, hash) = rest.split_at(at);
+    Some((body.strip_suffix(SEAL)?, hash))
 }
 
 /// What the line after `text` must carry as `prev`.
@@ -137,9 +178,9 @@ mod tests {
                     text: format!("ünï {seq}"),
                 },
             };
-            let text = serde_json::to_vec(&line).unwrap();
-            prev = chain(&text);
-            bytes.extend_from_slice(&text);
+            let text = sealed(&serde_json::to_string(&line).unwrap());
+            prev = chain(text.as_bytes());
+            bytes.extend_from_slice(text.as_bytes());
             bytes.push(b'\n');
         }
         bytes
@@ -160,11 +201,37 @@ mod tests {
     #[test]
     fn an_edited_or_missing_line_is_damage() {
         let text = String::from_utf8(journal(3)).unwrap();
-        let edited = text.replacen("ünï 1", "ünï 9", 1);
-        assert_eq!(parse(edited.as_bytes()).unwrap_err().0, 2);
+        for n in 1..=3 {
+            let edited = text.replacen(&format!("ünï {n}"), "ünï 9", 1);
+            assert_eq!(parse(edited.as_bytes()).unwrap_err().0, n);
+        }
+        // Whoever gives a changed line another hash is told by the next one.
+        let first = text.lines().next().unwrap();
+        let body = first.rsplit_once(",\"sum\"").unwrap().0;
+        let forged = sealed(&format!("{}}}", body.replacen("ünï 1", "ünï 9", 1)));
+        let forged = text.replacen(first, &forged, 1);
+        assert_eq!(parse(forged.as_bytes()).unwrap_err().0, 2);
+        let last = text.lines().last().unwrap();
+        let bare = format!("{}}}", last.rsplit_once(",\"sum\"").unwrap().0);
+        let unsealed = text.replacen(last, &bare, 1);
+        assert_eq!(parse(unsealed.as_bytes()).unwrap_err().0, 3);
         let missing: String = text.lines().skip(1).map(|l| format!("{l}\n")).collect();
         assert_eq!(parse(missing.as_bytes()).unwrap_err().0, 1);
         let nul = text.replacen("seq", "\0\0\0", 1);
         assert_eq!(parse(nul.as_bytes()).unwrap_err().0, 1);
+        // Blocks that a crash left empty, with or without a line after them.
+        for tail in ["\0\0\0\0\n", "\0\0\n{\"seq\":4}\n", "\u{1}garbage\n", "\n"] {
+            let damaged = format!("{text}{tail}");
+            assert_eq!(parse(damaged.as_bytes()).unwrap_err().0, 4, "{tail:?}");
+        }
+        let torn = parse(format!("{text}\0\0\0\0").as_bytes()).unwrap();
+        assert_eq!((torn.lines.len(), torn.torn), (3, 4));
+    }
+
+    #[test]
+    fn lines_of_an_earlier_wharf_have_no_hash_of_their_own() {
+        let text = String::from_utf8(journal(1)).unwrap();
+        let bare = format!("{}}}\n", text.rsplit_once(",\"sum\"").unwrap().0);
+        assert_eq!(parse(bare.as_bytes()).unwrap().lines.len(), 1);
     }
 }

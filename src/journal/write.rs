@@ -4,17 +4,19 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::mask::Mask;
-use super::read::{chain, read};
+use super::read::{chain, read, sealed};
 use super::{Error, Event, beside};
 
 /// Appends events; cheap to clone. An append returns once its line is on disk.
 #[derive(Clone)]
 pub struct Writer {
     queue: mpsc::UnboundedSender<Job>,
+    mask: Arc<Mask>,
 }
 
 /// The writer's thread, to be joined after the last `Writer` is dropped.
@@ -23,7 +25,8 @@ pub struct Handle {
 }
 
 struct Job {
-    event: Event,
+    /// None: only a wait for what was queued before.
+    event: Option<Event>,
     done: Option<oneshot::Sender<Result<u64, String>>>,
 }
 
@@ -64,23 +67,33 @@ impl Writer {
         file.sync_all().map_err(io("sync"))?;
         sync_folder(path).map_err(io("sync the folder of"))?;
         let (queue, jobs) = mpsc::unbounded_channel();
+        let mask = Arc::new(Mask::new(secrets));
         let tail = Tail {
             file,
             path: path.to_owned(),
             seq: found.lines.len() as u64,
             prev: found.chain,
             length: found.whole + u64::from(ends_without_newline),
-            mask: Mask::new(secrets),
+            mask: mask.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || write_all(tail, jobs))
             .map_err(io("start the writer of"))?;
-        Ok((Self { queue }, Handle { thread }, found.torn))
+        Ok((Self { queue, mask }, Handle { thread }, found.torn))
+    }
+
+    /// What else is written beside the journal holds as little of the secrets as its lines do.
+    pub fn mask(&self, value: &mut serde_json::Value) {
+        self.mask.value(value);
     }
 
     /// Appends one event; returns its number once it is on disk.
     pub async fn append(&self, event: Event) -> Result<u64, Error> {
+        self.send(Some(event)).await
+    }
+
+    async fn send(&self, event: Option<Event>) -> Result<u64, Error> {
         let (done, written) = oneshot::channel();
         let closed = |reason: &str| Error::Closed {
             reason: reason.to_owned(),
@@ -98,10 +111,18 @@ impl Writer {
         }
     }
 
+    /// Waits until everything queued so far is on disk.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.send(None).await.map(|_| ())
+    }
+
     /// Appends one event whose loss in a crash would change nothing; a failure shows at the next `append`.
     pub fn note(&self, event: Event) {
         // A closed queue is reported by the next acknowledged append.
-        drop(self.queue.send(Job { event, done: None }));
+        drop(self.queue.send(Job {
+            event: Some(event),
+            done: None,
+        }));
     }
 }
 
@@ -122,7 +143,7 @@ struct Tail {
     prev: String,
     /// Bytes of whole lines.
     length: u64,
-    mask: Mask,
+    mask: Arc<Mask>,
 }
 
 /// A line on its way to disk; `Line` reads it.
@@ -145,6 +166,7 @@ fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
                 Err(_) => break,
             }
         }
+        let before = tail.seq;
         let outcome = match &broken {
             Some(reason) => Err(reason.clone()),
             None => tail.append(&mut batch),
@@ -152,11 +174,12 @@ fn write_all(mut tail: Tail, mut jobs: mpsc::UnboundedReceiver<Job>) {
         if let Err(reason) = &outcome {
             broken = Some(reason.clone());
         }
-        let first_seq = tail.seq + 1 - batch.len() as u64 * u64::from(outcome.is_ok());
-        for (n, job) in batch.into_iter().enumerate() {
+        let mut seq = before;
+        for job in batch {
+            seq += u64::from(job.event.is_some());
             if let Some(done) = job.done {
                 // The appender may have been cancelled; the line stands all the same.
-                drop(done.send(outcome.clone().map(|()| first_seq + n as u64)));
+                drop(done.send(outcome.clone().map(|()| seq)));
             }
         }
     }
@@ -169,8 +192,11 @@ impl Tail {
         let (mut seq, mut prev) = (self.seq, self.prev.clone());
         let mut bytes = Vec::new();
         for job in batch {
+            let Some(event) = &mut job.event else {
+                continue;
+            };
             seq += 1;
-            let text = self.line(seq, &prev, &mut job.event)?;
+            let text = self.line(seq, &prev, event)?;
             prev = chain(text.as_bytes());
             bytes.extend_from_slice(text.as_bytes());
             bytes.push(b'\n');
@@ -207,12 +233,12 @@ impl Tail {
             *event = serde_json::from_value(value).map_err(encode)?;
             text = line(event).map_err(encode)?;
         }
-        if text.len() > beside::LARGEST && matches!(event, Event::TurnDone { .. }) {
+        if text.len() > beside::LARGEST && beside::may_be_large(event) {
             let dir = self.path.parent().unwrap_or(Path::new("."));
             beside::put(dir, event).map_err(|error| self.say("keep an output beside", &error))?;
             text = line(event).map_err(encode)?;
         }
-        Ok(text)
+        Ok(sealed(&text))
     }
 
     fn say(&self, operation: &str, error: &std::io::Error) -> String {

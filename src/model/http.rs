@@ -103,6 +103,19 @@ impl Http {
         self.url.port_or_known_default()
     }
 
+    /// Asks for what is at the address, under the limit of the whole.
+    pub async fn get(&self) -> Result<Body, Error> {
+        let request = self.client.get(self.url.clone());
+        let begun = Instant::now();
+        let limit = self.limits.total;
+        let sent = request.headers(self.headers.clone()).send();
+        let response = match timeout(limit, sent).await {
+            Err(_) => return Err(self.timed_out(limit)),
+            Ok(sent) => sent.map_err(|error| self.unsent(&error))?,
+        };
+        self.body(response, begun, limit).await
+    }
+
     /// Sends `body` as JSON. Any status but 200 is an error, read and classified.
     pub async fn post(&self, body: Vec<u8>, form: Form) -> Result<Body, Error> {
         let begun = Instant::now();
@@ -114,6 +127,15 @@ impl Http {
             Err(_) => return Err(self.timed_out(limit)),
             Ok(sent) => sent.map_err(|error| self.unsent(&error))?,
         };
+        self.body(response, begun, limit).await
+    }
+
+    async fn body(
+        &self,
+        response: Response,
+        begun: Instant,
+        limit: Duration,
+    ) -> Result<Body, Error> {
         let body = Body {
             response,
             shown: self.shown.clone(),
@@ -255,7 +277,7 @@ impl Body {
 }
 
 /// The deepest cause: the outer texts only repeat the address.
-fn cause(error: &reqwest::Error) -> String {
+pub(super) fn cause(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     let mut source = error.source();
     while let Some(inner) = source {
@@ -265,7 +287,8 @@ fn cause(error: &reqwest::Error) -> String {
     status::tame(&deepest.to_string(), 300)
 }
 
-fn shown(url: &Url) -> String {
+/// An address as messages show it: no user, no query.
+pub fn shown(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}"));
     format!(
         "{}://{}{}{}",

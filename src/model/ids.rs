@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use sha2::{Digest as _, Sha256};
+
 use super::{Call, Message};
 
 /// The length servers take at most.
@@ -28,6 +30,13 @@ pub fn settle(calls: &mut [Call], earlier: &[Message]) -> bool {
         taken.insert(call.id.clone());
     }
     replaced
+}
+
+/// Nine letters and digits that stand for an id at servers that take no others; the same for the same.
+pub fn short(id: &str) -> String {
+    let digest = Sha256::digest(id.as_bytes());
+    let text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    text[..9].to_owned()
 }
 
 /// True for `[a-zA-Z0-9_-]{1,64}`, the form every server takes for ids and tool names.

@@ -5,21 +5,28 @@
 //! Gives: a whole `Reply` or an `Error` that says whether asking again can help.
 //! Never: runs a tool, keeps a conversation, waits for a retry by itself.
 
+mod advice;
 mod anthropic;
+mod client;
 mod http;
 mod ids;
+pub mod list;
 mod openai;
 mod outgoing;
 pub mod price;
+pub mod profile;
 pub mod provider;
+pub mod question;
 pub mod recording;
 pub mod replay;
+mod responses;
 pub mod retry;
 pub mod secret;
 mod sse;
 mod status;
 mod stream;
 mod wait;
+mod wire;
 
 use std::time::Duration;
 
@@ -28,10 +35,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use http::Limits;
-pub use provider::{Provider, Wire, open, open_with};
+pub use provider::{Provider, open, open_with};
 pub use recording::Recording;
 pub use replay::{Replay, request_hash};
 pub use secret::{Secret, masked};
+pub use wire::Wire;
 
 /// One model behind one wire. An implementation makes a single attempt; `run` retries.
 pub trait Model: Send + Sync {
@@ -88,6 +96,12 @@ pub struct Key {
     pub call: u32,
 }
 
+impl Key {
+    /// Summaries of an agent's own conversation count from here, so that its other calls have the same
+    /// ordinals with and without them.
+    pub const SUMMARIES: u32 = 1_000_000;
+}
+
 #[derive(Clone, Debug)]
 pub struct Request {
     pub key: Key,
@@ -96,6 +110,30 @@ pub struct Request {
     /// Tokens the reply may have.
     pub reply_tokens: u64,
     pub temperature: Option<f64>,
+    /// How much the model should think; None: as it does by itself.
+    pub effort: Option<Effort>,
+}
+
+/// How much a model should think before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    Minimal,
+    Low,
+    Medium,
+    High,
+}
+
+impl Effort {
+    /// The word that plans and protocols have for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
 }
 
 /// One message of a conversation.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::profile::{Quirk, Quirks};
 use super::{Call, Error, Message, Request, ids};
 
 /// What stands for a tool result without text.
@@ -28,6 +29,52 @@ pub fn object(arguments: &str) -> Value {
         Ok(Value::Object(map)) => Value::Object(map),
         _ => Value::Object(serde_json::Map::new()),
     }
+}
+
+/// Prepared messages in the form that a server's rules of roles and ids ask for.
+pub fn fitted(messages: &[Message], quirks: Quirks) -> Vec<Message> {
+    let mut out: Vec<Message> = Vec::with_capacity(messages.len());
+    for message in messages {
+        match (message, out.last_mut()) {
+            (Message::User { text }, Some(Message::Tool { text: before, .. }))
+                if quirks.has(Quirk::FoldUser) =>
+            {
+                before.push_str("\n\n");
+                before.push_str(text);
+            }
+            (Message::User { text }, Some(Message::System { text: system }))
+                if quirks.has(Quirk::NoSystem) =>
+            {
+                let text = format!("{system}\n\n{text}");
+                out.clear();
+                out.push(Message::User { text });
+            }
+            _ => out.push(message.clone()),
+        }
+    }
+    if quirks.has(Quirk::ShortIds) {
+        shorten(&mut out);
+    }
+    out
+}
+
+fn shorten(messages: &mut [Message]) {
+    for message in messages {
+        match message {
+            Message::Assistant { calls, .. } => {
+                calls
+                    .iter_mut()
+                    .for_each(|call| call.id = ids::short(&call.id));
+            }
+            Message::Tool { call_id, .. } => *call_id = ids::short(call_id),
+            Message::System { .. } | Message::User { .. } => {}
+        }
+    }
+}
+
+/// True when `arguments` are a JSON object.
+pub fn is_object(arguments: &str) -> bool {
+    matches!(serde_json::from_str(arguments), Ok(Value::Object(_)))
 }
 
 fn normalise(messages: &[Message]) -> Vec<Message> {
@@ -68,14 +115,10 @@ fn normalise(messages: &[Message]) -> Vec<Message> {
 
 /// The agent has answered unsound arguments with an error; servers get a form they can read.
 fn sound(call: &Call) -> Call {
-    let is_object = matches!(
-        serde_json::from_str::<Value>(&call.arguments),
-        Ok(Value::Object(_))
-    );
     Call {
         id: call.id.clone(),
         name: ids::fit_name(&call.name),
-        arguments: if is_object {
+        arguments: if is_object(&call.arguments) {
             call.arguments.clone()
         } else {
             "{}".to_owned()
@@ -203,6 +246,7 @@ mod tests {
             tools: vec![],
             reply_tokens: 100,
             temperature: None,
+            effort: None,
         })
     }
 
@@ -242,6 +286,30 @@ mod tests {
                 tool("1", NO_OUTPUT)
             ]
         );
+    }
+
+    #[test]
+    fn a_server_s_rules_of_roles_and_ids_are_kept() {
+        let list = [
+            system(),
+            user("a"),
+            assistant("", &[("call_1", "bash", "{}"), ("call_2", "bash", "{}")]),
+            tool("call_1", "x"),
+            tool("call_2", "y"),
+            user("b"),
+        ];
+        let none = Quirks::default();
+        assert_eq!(fitted(&list, none), list);
+        let out = fitted(&list, none.with(Quirk::FoldUser).with(Quirk::NoSystem));
+        assert_eq!(out[0], user("s\n\na"));
+        assert_eq!(out[out.len() - 1], tool("call_2", "y\n\nb"));
+        let out = fitted(&list, none.with(Quirk::ShortIds));
+        assert_eq!(check(&out), Ok(()));
+        for message in &out {
+            if let Message::Tool { call_id, .. } = message {
+                assert!(call_id.len() == 9 && call_id.bytes().all(|b| b.is_ascii_alphanumeric()));
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Context windows and prices of well-known models, from `prices.json` beside this file.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use super::Price;
+use super::{About, Error, Model, Price, Reply, Request};
 
 /// What is known of a model by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -36,6 +37,29 @@ pub fn known(model: &str) -> Option<Known> {
         })
     });
     found.copied()
+}
+
+/// A model at another price than it knows of itself.
+pub fn at(model: Arc<dyn Model>, price: Price) -> Arc<dyn Model> {
+    Arc::new(Priced { model, price })
+}
+
+struct Priced {
+    model: Arc<dyn Model>,
+    price: Price,
+}
+
+impl Model for Priced {
+    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+        self.model.ask(request)
+    }
+
+    fn about(&self) -> About {
+        About {
+            price: Some(self.price),
+            ..self.model.about()
+        }
+    }
 }
 
 /// A date without its words, or `latest`.
@@ -102,5 +126,32 @@ mod tests {
             estimated: false,
         };
         assert!((price.cost(&usage) - 22.0).abs() < 1e-9);
+    }
+
+    #[tokio::test]
+    async fn a_given_price_stands_for_the_known_one_and_nothing_else_changes() {
+        let line = crate::model::recording::cassette_line(
+            &crate::model::Key {
+                round: 1,
+                subtask: "a".into(),
+                role: "coder".into(),
+                call: 1,
+            },
+            None,
+            &serde_json::json!({"text": "hi"}),
+        );
+        let recording = crate::model::Recording::parse("tape", &line).unwrap();
+        let own: Arc<dyn Model> = Arc::new(crate::model::Replay::new(recording));
+        let price = Price {
+            input: 3.0,
+            cached_input: 1.0,
+            output: 9.0,
+        };
+        let name = own.about().name;
+        let priced = at(own, price);
+        assert_eq!(
+            (priced.about().name, priced.about().price),
+            (name, Some(price))
+        );
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::anthropic::Anthropic;
-use super::openai::OpenAi;
-use super::{About, Error, Limits, Model, Price, Recording, Replay, Secret, http, price, secret};
+use super::client::{Client, Parts};
+use super::profile::{self, Learned, Profile};
+use super::{
+    About, Error, Limits, Model, Price, Recording, Replay, Secret, Wire, http, price, secret,
+};
 
 /// Where OpenAI's own models are.
 pub const OPENAI: &str = "https://api.openai.com/v1";
@@ -14,15 +16,6 @@ pub const OPENAI: &str = "https://api.openai.com/v1";
 pub const ANTHROPIC: &str = "https://api.anthropic.com";
 /// What a model of unknown name is taken to hold.
 const CONTEXT_WINDOW: u64 = 128_000;
-
-/// Which protocol a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
-    /// Chat completions.
-    OpenAi,
-    /// Messages.
-    Anthropic,
-}
 
 /// A server of models.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,10 +25,14 @@ pub struct Provider {
     /// OpenAI's with `/v1`, Anthropic's without.
     pub base_url: String,
     pub api_key: Option<Secret>,
+    /// One of `profile::names`; None: what the host tells.
+    pub profile: Option<String>,
     /// None: by the model's name, else 128,000.
     pub context_window: Option<u64>,
     /// None: by the model's name for `openai` and `anthropic`, else unknown.
     pub price: Option<Price>,
+    /// What was found out about the server; clones share it.
+    pub learned: Learned,
 }
 
 impl Provider {
@@ -62,8 +59,28 @@ impl Provider {
             kind,
             base_url: given.unwrap_or_else(|| own.to_owned()),
             api_key,
+            profile: None,
             context_window: None,
             price: None,
+            learned: Learned::default(),
+        }
+    }
+
+    /// Its address as messages show it: no user, no query.
+    pub fn shown(&self) -> String {
+        let url = reqwest::Url::parse(self.base_url.trim());
+        url.map_or_else(|_| "no address".to_owned(), |url| http::shown(&url))
+    }
+
+    /// How its server differs from others, as far as that is known.
+    pub fn profile(&self) -> Result<&'static Profile, Error> {
+        match &self.profile {
+            Some(name) => profile::named(name, self.kind),
+            None => {
+                let url = reqwest::Url::parse(self.base_url.trim()).ok();
+                let host = url.as_ref().and_then(|url| url.host_str());
+                Ok(profile::of_host(self.kind, host.unwrap_or_default()))
+            }
         }
     }
 }
@@ -128,11 +145,16 @@ fn connect(
         price: provider.price.or(listed),
         recorded: None,
     };
+    let parts = Parts {
+        wire: provider.kind,
+        profile: provider.profile()?,
+        learned: provider.learned.of_model(),
+        model,
+        key,
+        about,
+    };
     let base = provider.base_url.trim();
-    Ok(match provider.kind {
-        Wire::OpenAi => Arc::new(OpenAi::open(base, model, key, about, limits)?),
-        Wire::Anthropic => Arc::new(Anthropic::open(base, model, key, about, limits)?),
-    })
+    Ok(Arc::new(Client::open(base, parts, limits)?))
 }
 
 /// The vendors' own servers answer nobody without a key; others may.

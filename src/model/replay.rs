@@ -156,6 +156,7 @@ mod tests {
             tools: vec![],
             reply_tokens: 10,
             temperature: None,
+            effort: None,
         }
     }
 

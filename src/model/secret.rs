@@ -127,7 +127,8 @@ fn masked_value(value: &mut Value, secrets: &[Secret]) {
     }
 }
 
-fn masked_error(mut error: Error, secrets: &[Secret]) -> Error {
+/// `error` without known secrets.
+pub(super) fn masked_error(mut error: Error, secrets: &[Secret]) -> Error {
     let text = match &mut error {
         Error::Connect { reason, .. } | Error::Cut { reason, .. } => reason,
         Error::Status { message, .. } => message,

@@ -37,7 +37,7 @@ pub enum Form {
 }
 
 /// Reads `body` into `fold`. An error object anywhere is the attempt's error.
-pub async fn read(mut body: Body, fold: &mut impl Fold) -> Result<Form, Error> {
+pub async fn read(mut body: Body, fold: &mut (impl Fold + ?Sized)) -> Result<Form, Error> {
     let mut begun = Vec::new();
     while sniff(&begun, &body.kind()) == Looks::Blank {
         match body.next().await {
@@ -105,7 +105,11 @@ fn object(body: &Body, text: &[u8]) -> Result<Value, Error> {
     }
 }
 
-async fn events(mut body: Body, begun: Vec<u8>, fold: &mut impl Fold) -> Result<Form, Error> {
+async fn events(
+    mut body: Body,
+    begun: Vec<u8>,
+    fold: &mut (impl Fold + ?Sized),
+) -> Result<Form, Error> {
     let mut parser = sse::Parser::default();
     let mut seen = 0;
     let mut piece = Some(bytes::Bytes::from(begun));
@@ -136,7 +140,7 @@ async fn events(mut body: Body, begun: Vec<u8>, fold: &mut impl Fold) -> Result<
     }
 }
 
-fn take(body: &Body, event: &sse::Event, fold: &mut impl Fold) -> Result<(), Error> {
+fn take(body: &Body, event: &sse::Event, fold: &mut (impl Fold + ?Sized)) -> Result<(), Error> {
     let data = event.data.trim();
     // Some gateways send their comments as data.
     if data.is_empty() || data.starts_with(':') {
@@ -154,7 +158,12 @@ fn take(body: &Body, event: &sse::Event, fold: &mut impl Fold) -> Result<(), Err
             Err(error) => return Err(body.cut(format!("an event is no JSON: {error}"))),
         }
     };
-    if let Some(error) = status::inside(&body.shown, &value) {
+    // A response that failed tells it inside of the response.
+    let told = [&value, &value["response"]].into_iter();
+    if let Some(error) = told
+        .filter_map(|told| status::inside(&body.shown, told))
+        .next()
+    {
         return Err(error);
     }
     fold.event(&value).map_err(|reason| body.cut(reason))

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 
-/// The longest wait a server may impose.
-const MOST: Duration = Duration::from_secs(120);
+/// The longest wait that is told apart from longer ones: a year.
+const MOST: Duration = Duration::from_secs(365 * 86_400);
 
 /// Reads `retry-after-ms`, then `retry-after` (seconds, fractions, a date); None for none or nonsense.
-/// A time past is zero, several headers count as the longest, and no wait exceeds 120 s.
+/// A time past is zero, several headers count as the longest. Whether one waits so long is decided
+/// elsewhere: a wait that is cut short would only be asked for again.
 pub fn asked(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let longest = |name: &str, read: &dyn Fn(&str) -> Option<f64>| {
         headers
@@ -59,18 +60,19 @@ mod tests {
 
     #[test]
     fn every_shape_of_retry_after() {
-        let table: [(&[u8], Option<f64>); 13] = [
+        let table: [(&[u8], Option<f64>); 14] = [
             (b"2", Some(2.0)),
             (b" 7 ", Some(7.0)),
+            (b"3600", Some(3600.0)),
             (b"0", Some(0.0)),
             (b"-1", Some(0.0)),
             (b"1.5", Some(1.5)),
             (b"Wed, 21 Oct 2015 07:28:00 GMT", Some(0.0)),
             (b"Thu, 01 Jan 2026 00:00:03 GMT", Some(3.0)),
-            (b"Tue, 01 Jun 9999 00:00:00 GMT", Some(120.0)),
+            (b"Tue, 01 Jun 9999 00:00:00 GMT", Some(31_536_000.0)),
             (b"soon", None),
             ("²".as_bytes(), None),
-            (b"99999999999999999999", Some(120.0)),
+            (b"99999999999999999999", Some(31_536_000.0)),
             (b"inf", None),
             (b"", None),
         ];

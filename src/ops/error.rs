@@ -62,14 +62,19 @@ impl Error {
     }
 }
 
-/// Opens models in order of fall-back.
+/// Opens models in order of fall-back; none of `secrets` is ever sent to one.
 pub fn open_models(
     names: &[String],
     providers: &std::collections::BTreeMap<String, model::Provider>,
+    secrets: &[String],
 ) -> Result<Vec<std::sync::Arc<dyn model::Model>>, Error> {
     names
         .iter()
-        .map(|name| open_model(name, providers))
+        .map(|name| {
+            let opened = open_model(name, providers)?;
+            let secrets = secrets.iter().map(|text| model::Secret::new(text));
+            Ok(model::masked(opened, secrets.collect()))
+        })
         .collect()
 }
 

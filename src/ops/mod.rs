@@ -1,6 +1,6 @@
-//! What an operator does beside running: doctor, images, clean.
+//! What an operator does beside running: doctor, models, images, clean.
 //!
-//! Owns: the checks of `doctor`, what `clean` removes, recordings made from journals, suggestions for a first plan.
+//! Owns: the checks of `doctor`, what `models` asks, what `clean` removes, recordings made from journals, suggestions for a first plan.
 //! Takes: the state directory, an engine, models, in the words of the rooms below.
 //! Gives: lists of plain facts for `cli` to print.
 //! Never: runs an agent, prints.
@@ -11,7 +11,9 @@ mod doctor;
 mod engine;
 mod error;
 mod lock;
+mod models;
 mod record;
+mod veil;
 
 pub use clean::{Old, old_runs, remove_run};
 pub use detect::{Project, detect};
@@ -21,4 +23,6 @@ pub use doctor::{
 pub use engine::{About, Bootstrap, Engine, ImageLine, Mode, Swept};
 pub use error::{Error, open_models};
 pub use lock::{Held, held};
-pub use record::cassette;
+pub use models::{Asked, OpenModel, call, models};
+pub use record::{Cassette, cassette};
+pub use veil::{Places, Veil};

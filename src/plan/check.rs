@@ -6,7 +6,7 @@ use globset::Glob;
 
 use super::error::Error;
 use super::yaml::At;
-use super::{AgentLimits, Sandbox, bounds, image, network, raw, units};
+use super::{AgentLimits, Effort, Sandbox, bounds, image, network, raw, units};
 
 /// The most containers kept ready for one kind of sandbox.
 const MOST_WARM: usize = 16;
@@ -16,6 +16,7 @@ const MOST_WARM: usize = 16;
 pub(super) struct Agent {
     pub limits: AgentLimits,
     pub temperature: Option<f64>,
+    pub effort: Option<Effort>,
     pub context_window: Option<u64>,
 }
 
@@ -32,6 +33,7 @@ impl Default for Agent {
                 reply_tokens: 8000,
             },
             temperature: None,
+            effort: None,
             context_window: None,
         }
     }
@@ -121,6 +123,20 @@ pub(super) fn globs(at: &At<'_>, list: &[String]) -> Result<Vec<String>, Error> 
         glob(&at.item(i), pattern)?;
     }
     Ok(list.to_vec())
+}
+
+/// Path patterns of which none takes in everything there is, secrets with it.
+pub(super) fn narrow(at: &At<'_>, list: &[String]) -> Result<Vec<String>, Error> {
+    for (i, pattern) in list.iter().enumerate() {
+        let bare = pattern.trim_start_matches("./").trim_end_matches('/');
+        if !bare.is_empty() && bare.bytes().all(|byte| matches!(byte, b'*' | b'/')) {
+            return Err(at.item(i).value_fault(
+                format!("`{pattern}` would show agents every ignored and hidden file"),
+                "name what they need, such as `generated/**` or `.env.test`",
+            ));
+        }
+    }
+    globs(at, list)
 }
 
 /// One path pattern, relative to the workspace.
@@ -267,6 +283,7 @@ pub(super) fn lay_agent(
         timeout,
     )?;
     agent.temperature = temperature(at, layer.temperature)?.or(agent.temperature);
+    agent.effort = layer.effort.or(agent.effort);
     agent.context_window = window(at, layer.context_window)?.or(agent.context_window);
     Ok(agent)
 }

@@ -8,6 +8,7 @@
 mod bounds;
 mod built_in;
 mod check;
+mod consent;
 mod draw;
 mod error;
 mod faults;
@@ -25,11 +26,13 @@ mod roles;
 mod sections;
 mod submit;
 mod units;
+mod warnings;
 mod words;
 mod write;
 mod yaml;
 
 pub use built_in::DEFAULT;
+pub use consent::{ANSWER, Approver, ApproverForm, By, Hook, HooksForm, Misfit, Moment};
 pub use draw::{Drawing, draw};
 pub use error::{Error, nearest};
 pub use faults::faults;
@@ -84,6 +87,8 @@ pub struct Plan {
     pub workspace: Workspace,
     pub run: RunLimits,
     pub permissions: Permissions,
+    /// In order; honoured only from a plan that the operator trusts.
+    pub hooks: Vec<Hook>,
     /// Globs of existing files that may not change; a leading `!` takes a path out again.
     pub protect: Vec<String>,
     pub acceptance: Acceptance,
@@ -96,6 +101,8 @@ pub struct Plan {
     /// A fixed DAG; empty means that the coordinator plans.
     pub subtasks: Vec<Subtask>,
     pub providers: BTreeMap<String, Provider>,
+    /// US dollars a million tokens by `provider/model`: input, cached input, output.
+    pub prices: BTreeMap<String, (f64, f64, f64)>,
     /// Sandbox settings for what Wharf itself runs (acceptance commands); roles carry their own merged ones.
     pub sandbox: Sandbox,
     /// SHA-256 of the plan's text and of every file it loaded, hex.
@@ -122,6 +129,8 @@ pub struct Role {
     /// Its own models, else empty.
     pub model: Vec<String>,
     pub temperature: Option<f64>,
+    /// How much the model should think; None: as it does by itself.
+    pub effort: Option<Effort>,
     pub context_window: Option<u64>,
     pub sandbox: Sandbox,
     pub limits: AgentLimits,
@@ -202,6 +211,8 @@ pub struct Workspace {
     pub copy: bool,
     pub history: History,
     pub hide: Vec<String>,
+    /// Globs of what agents see although git ignores it or `hide` withholds it.
+    pub include: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -216,6 +227,8 @@ pub enum History {
 pub struct Permissions {
     pub mode: PermissionMode,
     pub rules: Vec<Rule>,
+    /// None: the person at the terminal, where there is one.
+    pub approver: Option<Approver>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -256,12 +269,30 @@ pub struct AcceptanceCommand {
     pub timeout: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compaction {
-    /// Share of the context window at which old tool output is elided.
+    /// Share of the context window at which a conversation is shortened.
     pub at: f64,
     /// Messages at the end that stay whole.
     pub keep: usize,
+    /// Words that a summary may have.
+    pub words: usize,
+    /// Who writes summaries, in order of fall-back; empty: each agent's own model.
+    pub model: Vec<String>,
+    /// Messages past which it is shortened too; None: however many.
+    pub messages: Option<usize>,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self {
+            at: 0.7,
+            keep: 6,
+            words: 500,
+            model: Vec::new(),
+            messages: None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -271,13 +302,25 @@ pub struct OwnTool {
     pub command: String,
 }
 
+/// How much a model should think before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    Minimal,
+    Low,
+    Medium,
+    High,
+}
+
 /// A model server named by the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provider {
-    /// `openai` (chat completions) or `anthropic` (messages).
+    /// `openai` (chat completions), `openai-responses` or `anthropic` (messages).
     pub kind: String,
     pub base_url: String,
     pub api_key_env: Option<String>,
+    /// How the server differs from others, by a name the model room knows.
+    pub profile: Option<String>,
     pub context_window: Option<u64>,
     /// US dollars a million tokens: input, cached input, output.
     pub price: Option<(f64, f64, f64)>,

@@ -12,7 +12,8 @@ use super::image;
 use super::nodes::GraphError;
 use super::roles::{self, Ground, Layer, Layers};
 use super::sections::{
-    acceptance, compaction, own_tools, permissions, providers, run_limits, votes, workspace,
+    acceptance, compaction, hooks, own_tools, permissions, prices, providers, run_limits, votes,
+    workspace,
 };
 use super::yaml::{At, Source};
 use super::{Kind, OwnTool, Plan, Role, Sandbox, Subtask, built_in, raw};
@@ -52,6 +53,7 @@ pub fn parse(text: &str, name: &str, load: Load<'_>) -> Result<Plan, Error> {
         model,
         workspace: workspace(&top, file.workspace.unwrap_or_default())?,
         run,
+        hooks: hooks(&top, file.hooks.as_ref(), &tools)?,
         permissions: permissions(&top, file.permissions.unwrap_or_default(), &tools)?,
         protect: check::globs(&top.key("protect"), &file.protect.unwrap_or_default())?,
         acceptance: acceptance(&top, file.acceptance.unwrap_or_default())?,
@@ -61,6 +63,7 @@ pub fn parse(text: &str, name: &str, load: Load<'_>) -> Result<Plan, Error> {
         tools,
         subtasks,
         providers: providers(&top, file.providers.unwrap_or_default())?,
+        prices: prices(&top, file.prices.unwrap_or_default())?,
         sandbox,
         hash: hash(text, &loader.loaded),
     })

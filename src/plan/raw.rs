@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(super) use super::consent::{ApproverForm, HooksForm};
 pub(super) use super::forms::{Command, Count, Roles, RolesShape, Size, Time, Words};
-use super::{Action, History, Kind, PermissionMode, Pull};
+use super::{Action, Effort, History, Kind, PermissionMode, Pull};
 
 /// A Wharf plan: roles, limits, sandbox, permissions and acceptance of a task.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -28,6 +29,7 @@ pub(super) struct Plan {
     pub agent: Option<Agent>,
     pub sandbox: Option<Sandbox>,
     pub permissions: Option<Permissions>,
+    pub hooks: Option<HooksForm>,
     /// Globs of existing files that may not change; a leading `!` takes a path out again.
     pub protect: Option<Vec<String>>,
     pub acceptance: Option<Acceptance>,
@@ -43,6 +45,8 @@ pub(super) struct Plan {
     pub subtasks: Option<Vec<Subtask>>,
     /// Model servers by name; a model is then written `name/model`.
     pub providers: Option<BTreeMap<String, Provider>>,
+    /// What models cost, by `provider/model`; beats a provider's price and Wharf's own list.
+    pub prices: Option<BTreeMap<String, Price>>,
 }
 
 /// The operator's directory.
@@ -57,6 +61,8 @@ pub(super) struct Workspace {
     pub history: Option<History>,
     /// Globs of files withheld from sandboxes.
     pub hide: Option<Vec<String>>,
+    /// Globs of files shown to agents although git ignores them or `hide` withholds them.
+    pub include: Option<Vec<String>>,
 }
 
 /// Limits of the whole run: one pot for all agents.
@@ -104,6 +110,8 @@ pub(super) struct Agent {
     /// Sampling temperature, sent only when given.
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
+    /// How much the model should think before it answers, sent only when given.
+    pub effort: Option<Effort>,
     /// Tokens a request and its reply may hold together; default: what is known of the model.
     #[schemars(range(min = 1024))]
     pub context_window: Option<Count>,
@@ -236,6 +244,7 @@ pub(super) struct Permissions {
     pub mode: Option<PermissionMode>,
     /// The first that matches decides, deny before allow.
     pub rules: Option<Vec<Rule>>,
+    pub approver: Option<ApproverForm>,
 }
 
 /// A permission rule.
@@ -280,6 +289,14 @@ pub(super) struct Compaction {
     /// Messages at the end kept whole; default: 6.
     #[schemars(range(min = 1))]
     pub keep: Option<Count>,
+    /// Words that a summary of what is left out may have; default: 500.
+    #[schemars(range(min = 50, max = 5000))]
+    pub words: Option<Count>,
+    /// The model, or models in order of fall-back, that write summaries; default: the agent's own.
+    pub model: Option<Words>,
+    /// Messages past which a conversation is shortened whatever its size; default: however many.
+    #[schemars(range(min = 8))]
+    pub messages: Option<Count>,
 }
 
 /// One kind of agent; what is not said comes from the built-in role of its name and the plan's top level.
@@ -352,6 +369,9 @@ pub(super) struct Provider {
     /// The environment variable that holds the key, where one is needed.
     #[serde(default)]
     pub api_key_env: Option<String>,
+    /// How the server differs from others of its kind; default: what its host tells.
+    #[serde(default)]
+    pub profile: Option<Profile>,
     #[serde(default)]
     pub context_window: Option<Count>,
     #[serde(default)]
@@ -363,7 +383,26 @@ pub(super) struct Provider {
 #[serde(rename_all = "snake_case")]
 pub(super) enum ProviderKind {
     Openai,
+    #[serde(rename = "openai-responses")]
+    OpenaiResponses,
     Anthropic,
+}
+
+/// How a server differs from others of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Profile {
+    Openai,
+    Azure,
+    Openrouter,
+    Mistral,
+    LlamaCpp,
+    Vllm,
+    Ollama,
+    Litellm,
+    Compatible,
+    Anthropic,
+    Responses,
 }
 
 /// US dollars a million tokens.

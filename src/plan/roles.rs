@@ -101,6 +101,7 @@ impl Layers<'_> {
             tools: usual_tools(kind, ground.tools),
             model: Vec::new(),
             temperature: agent.temperature,
+            effort: agent.effort,
             context_window: agent.context_window,
             sandbox,
             limits: agent.limits,

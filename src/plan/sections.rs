@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::check;
+use super::consent::{ApproverForm, Hook, Misfit, Step};
 use super::error::Error;
 use super::roles;
 use super::yaml::At;
@@ -63,12 +64,16 @@ pub(super) fn workspace(top: &At<'_>, workspace: raw::Workspace) -> Result<Works
     let hide = workspace
         .hide
         .map(|hide| check::globs(&at.key("hide"), &hide));
+    let include = workspace
+        .include
+        .map(|include| check::narrow(&at.key("include"), &include));
     let usual = || HIDE.iter().map(|&glob| glob.to_owned()).collect();
     Ok(Workspace {
         path: path.transpose()?,
         copy: workspace.copy.unwrap_or(false),
         history: workspace.history.unwrap_or(History::Recent),
         hide: hide.transpose()?.unwrap_or_else(usual),
+        include: include.transpose()?.unwrap_or_default(),
     })
 }
 
@@ -104,12 +109,41 @@ pub(super) fn permissions(
         });
     }
     let mode = permissions.mode.unwrap_or(PermissionMode::Auto);
-    Ok(Permissions { mode, rules })
+    let approver = permissions.approver.as_ref().map(ApproverForm::check);
+    let at = top.key("permissions").key("approver");
+    let approver = approver.transpose().map_err(|misfit| unfit(&at, &misfit))?;
+    Ok(Permissions {
+        mode,
+        rules,
+        approver,
+    })
+}
+
+pub(super) fn hooks(
+    top: &At<'_>,
+    form: Option<&raw::HooksForm>,
+    tools: &BTreeMap<String, OwnTool>,
+) -> Result<Vec<Hook>, Error> {
+    let own = tools.keys().map(String::as_str);
+    let known: Vec<&str> = roles::TOOLS.into_iter().chain(own).collect();
+    let hooks = form.map(|form| form.check(Some(&known)));
+    let hooks = hooks
+        .transpose()
+        .map_err(|misfit| unfit(&top.key("hooks"), &misfit))?;
+    Ok(hooks.unwrap_or_default())
+}
+
+fn unfit(at: &At<'_>, misfit: &Misfit) -> Error {
+    let at = misfit.way.iter().fold(at.clone(), |at, step| match step {
+        Step::Key(key) => at.key(key),
+        Step::Item(n) => at.item(*n),
+    });
+    at.value_fault(&misfit.message, &misfit.hint)
 }
 
 /// A rule that could never match would be a hole that looks like a wall.
 fn fits(at: &At<'_>, rule: &raw::Rule) -> Result<(), Error> {
-    let files = ["read_file", "write_file", "edit_file", "list_files", "grep"];
+    let files = ["read_file", "write_file", "edit_file"];
     let tool = rule.tool.as_str();
     if let Some(command) = &rule.command {
         check::text(&at.key("command"), command)?;
@@ -187,7 +221,31 @@ pub(super) fn compaction(top: &At<'_>, compaction: raw::Compaction) -> Result<Co
     }
     let mut keep = 6;
     check::count(&at.key("keep"), compaction.keep, 1, &mut keep)?;
-    Ok(Compaction { at: share, keep })
+    let usual = Compaction::default();
+    let mut words = usual.words;
+    check::count(&at.key("words"), compaction.words, 50, &mut words)?;
+    if words > 5_000 {
+        let message = format!("`compaction.words` is {words}: that is no summary");
+        return Err(at.key("words").value_fault(message, "write 5000 or less"));
+    }
+    let model = compaction.model.as_ref();
+    let model = model.map(|words| check::models(&at.key("model"), words));
+    let mut messages = usual.messages.unwrap_or_default();
+    let least = keep as u64 + 2;
+    let many = compaction.messages.is_some();
+    check::count(
+        &at.key("messages"),
+        compaction.messages,
+        least.max(8),
+        &mut messages,
+    )?;
+    Ok(Compaction {
+        at: share,
+        keep,
+        words,
+        model: model.transpose()?.unwrap_or_default(),
+        messages: many.then_some(messages),
+    })
 }
 
 pub(super) fn own_tools(
@@ -251,6 +309,37 @@ pub(super) fn providers(
     Ok(providers)
 }
 
+pub(super) fn prices(
+    top: &At<'_>,
+    list: BTreeMap<String, raw::Price>,
+) -> Result<BTreeMap<String, (f64, f64, f64)>, Error> {
+    let at = top.key("prices");
+    let mut prices = BTreeMap::new();
+    for (name, given) in list {
+        let at = at.key(&name);
+        if !name
+            .split_once('/')
+            .is_some_and(|(provider, model)| is_valid(provider) && !model.is_empty())
+        {
+            let message = format!("`{name}` names no model");
+            return Err(at.key_fault(message, "write `provider/model`, as `model:` has it"));
+        }
+        let whole = price(&at, &given)?;
+        prices.insert(name, whole);
+    }
+    Ok(prices)
+}
+
+fn price(at: &At<'_>, given: &raw::Price) -> Result<(f64, f64, f64), Error> {
+    let part = |key: &str, usd| check::amount(&at.key(key), usd, 0.0);
+    let cached = given.cached_input.unwrap_or(given.input);
+    Ok((
+        part("input", given.input)?,
+        part("cached_input", cached)?,
+        part("output", given.output)?,
+    ))
+}
+
 fn one_provider(at: &At<'_>, provider: raw::Provider) -> Result<Provider, Error> {
     let url = &provider.base_url;
     let rest = url
@@ -274,23 +363,23 @@ fn one_provider(at: &At<'_>, provider: raw::Provider) -> Result<Provider, Error>
     }
     let context_window = check::window(at, provider.context_window)?;
     let money = at.key("price");
-    let price = provider.price.map(|price| {
-        let part = |key: &str, usd| check::amount(&money.key(key), usd, 0.0);
-        let cached = price.cached_input.unwrap_or(price.input);
-        Ok((
-            part("input", price.input)?,
-            part("cached_input", cached)?,
-            part("output", price.output)?,
-        ))
-    });
+    let price = provider.price.map(|given| price(&money, &given));
     Ok(Provider {
         kind: match provider.kind {
             raw::ProviderKind::Openai => "openai".to_owned(),
+            raw::ProviderKind::OpenaiResponses => "openai-responses".to_owned(),
             raw::ProviderKind::Anthropic => "anthropic".to_owned(),
         },
         base_url: provider.base_url,
         api_key_env: provider.api_key_env,
+        profile: provider.profile.and_then(word),
         context_window,
         price: price.transpose()?,
     })
+}
+
+/// The word of a profile as it is written.
+fn word(profile: raw::Profile) -> Option<String> {
+    let word = serde_json::to_value(profile).ok()?;
+    word.as_str().map(str::to_owned)
 }

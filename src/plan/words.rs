@@ -6,14 +6,7 @@ use serde_saphyr::budget::BudgetBreach;
 use super::error::suggest;
 
 /// Keys of the format that this version does not carry out yet.
-const LATER: [&str; 6] = [
-    "mcp_servers",
-    "skills",
-    "memory",
-    "hooks",
-    "prices",
-    "trust",
-];
+const LATER: [&str; 4] = ["mcp_servers", "skills", "memory", "trust"];
 
 /// Message and hint for an error at `word`, in the value of the key `owner` where that is known.
 pub(super) fn explain(error: &YamlError, word: &str, owner: Option<&str>) -> (String, String) {

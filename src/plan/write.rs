@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::check::Agent;
+use super::consent;
 use super::error::Error;
 use super::{AcceptanceCommand, AgentLimits, Kind, Plan, Provider, Role, Sandbox, Subtask, units};
 
@@ -37,15 +38,19 @@ impl Plan {
             sandbox(&self.sandbox, &Sandbox::default()),
         );
         put(&mut file, "permissions", self.permission_keys());
+        put(&mut file, "hooks", consent::hooks(&self.hooks));
         put(&mut file, "protect", words_list(&self.protect));
         put(&mut file, "acceptance", self.acceptance_keys());
         if self.compaction != built_in.compaction {
-            let keys = json!({"at": self.compaction.at, "keep": self.compaction.keep});
-            file.insert("compaction".to_owned(), keys);
+            file.insert("compaction".to_owned(), compaction(&self.compaction));
         }
         put(&mut file, "roles", self.role_keys(&built_in));
         put(&mut file, "tools", self.tool_keys());
         put(&mut file, "providers", self.provider_keys());
+        let prices = self.prices.iter();
+        let prices: Map<String, Value> =
+            prices.map(|(name, p)| (name.clone(), price(*p))).collect();
+        put(&mut file, "prices", filled(prices));
         if !subtasks.is_empty() {
             file.insert(
                 "subtasks".to_owned(),
@@ -69,6 +74,9 @@ impl Plan {
         }
         if workspace.hide != usual.hide {
             keys.insert("hide".to_owned(), json!(workspace.hide));
+        }
+        if !workspace.include.is_empty() {
+            keys.insert("include".to_owned(), json!(workspace.include));
         }
         filled(keys)
     }
@@ -114,6 +122,8 @@ impl Plan {
             "rules",
             (!rules.is_empty()).then(|| json!(rules)),
         );
+        let approver = self.permissions.approver.as_ref();
+        put(&mut keys, "approver", approver.map(consent::approver));
         filled(keys)
     }
 
@@ -197,14 +207,20 @@ fn provider(provider: &Provider) -> Value {
     );
     put(
         &mut keys,
+        "profile",
+        provider.profile.as_ref().map(|name| json!(name)),
+    );
+    put(
+        &mut keys,
         "context_window",
         provider.context_window.map(|tokens| json!(tokens)),
     );
-    let price = provider.price.map(
-        |(input, cached, output)| json!({"input": input, "cached_input": cached, "output": output}),
-    );
-    put(&mut keys, "price", price);
+    put(&mut keys, "price", provider.price.map(price));
     Value::Object(keys)
+}
+
+fn price((input, cached, output): (f64, f64, f64)) -> Value {
+    json!({"input": input, "cached_input": cached, "output": output})
 }
 
 fn sandbox(own: &Sandbox, below: &Sandbox) -> Option<Value> {
@@ -272,6 +288,7 @@ fn agent(role: &Role, base: Option<&Role>) -> Option<Value> {
         "temperature",
         role.temperature.map(|number| json!(number)),
     );
+    put(&mut keys, "effort", role.effort.map(|effort| json!(effort)));
     put(
         &mut keys,
         "context_window",
@@ -320,6 +337,20 @@ fn filled(keys: Map<String, Value>) -> Option<Value> {
 }
 
 /// One word as text, several as a list.
+fn compaction(compaction: &super::Compaction) -> Value {
+    let mut keys = Map::new();
+    keys.insert("at".to_owned(), json!(compaction.at));
+    keys.insert("keep".to_owned(), json!(compaction.keep));
+    keys.insert("words".to_owned(), json!(compaction.words));
+    put(&mut keys, "model", words(&compaction.model));
+    put(
+        &mut keys,
+        "messages",
+        compaction.messages.map(|most| json!(most)),
+    );
+    Value::Object(keys)
+}
+
 fn words(list: &[String]) -> Option<Value> {
     match list {
         [one] => Some(json!(one)),

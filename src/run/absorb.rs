@@ -91,6 +91,7 @@ fn as_recorded(who: &Agent, start: &CommitId, end: &AgentEnd, talk: &Talk) -> En
         },
         snapshot: end.snapshot.clone().unwrap_or_else(|| start.clone()),
         left_out: end.left_out.iter().map(|line| pair(line)).collect(),
+        commands: end.commands.clone(),
         tokens: 0,
         cost_usd: None,
         span: Span::none(),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 
 use super::desk::Desk;
+use super::emptied::Emptying;
 use super::resolution::Resolving;
 use super::verdict;
 use crate::agent::Stop;
@@ -20,7 +21,7 @@ const BOUNCES: u32 = 2;
 /// What an agent's ending call must hold.
 pub(super) enum Accept {
     Plan(Box<PlanCheck>),
-    Report,
+    Report(Emptying),
     Merge(Resolving),
     Verdict(Asked),
 }
@@ -64,6 +65,11 @@ impl Accept {
         Self::Merge(Resolving::new(conflict))
     }
 
+    /// A worker's report, whose work began at this commit.
+    pub fn report(start: &CommitId) -> Self {
+        Self::Report(Emptying::new(start.clone()))
+    }
+
     pub fn verdict(criteria: Vec<String>, witness: Arc<Witness>) -> Self {
         Self::Verdict(Asked {
             criteria,
@@ -77,15 +83,19 @@ impl Accept {
         match self {
             Self::Merge(resolving) => resolving.recall(times),
             Self::Verdict(asked) => asked.bounces.store(times, Ordering::SeqCst),
-            Self::Plan(_) | Self::Report => {}
+            // What a worker was asked in an earlier process, it is asked again.
+            Self::Plan(_) | Self::Report(_) => {}
         }
     }
 
     /// The inner `Err` holds what the agent has to mend.
     pub async fn check(&self, desk: &Desk, arguments: &Value) -> Result<Result<(), String>, Stop> {
         Ok(match self {
-            Self::Report | Self::Merge(_) if arguments["status"] != "done" => Ok(()),
-            Self::Report => desk.hand_in().await?,
+            Self::Report(_) | Self::Merge(_) if arguments["status"] != "done" => Ok(()),
+            Self::Report(emptying) => match desk.hand_in().await? {
+                Ok(()) => emptying.check(desk, arguments).await,
+                refused => refused,
+            },
             Self::Merge(resolving) => match desk.hand_in().await? {
                 Ok(()) => resolving.check(desk, arguments).await,
                 refused => refused,

@@ -31,8 +31,14 @@ struct Pass {
 
 impl Drive {
     /// What the acceptance commands came to on this very tree in an earlier process, where each of them
-    /// came to something: one that was stopped or never ran has no result yet.
+    /// came to something: one that was stopped or never ran has no result yet. In a replay with recorded
+    /// tools, what was recorded of them.
     pub fn accepted_before(&self, tree: &TreeId) -> Option<(Vec<CommandRun>, Option<WithBase>)> {
+        let commands = &self.shared.plan.acceptance.commands;
+        let script = self.shared.script.as_ref();
+        if let Some(known) = script.and_then(|s| s.accepted(self.round, tree, commands)) {
+            return Some(known);
+        }
         let (ran, with_base) = self.shared.past.acceptance(self.round, tree)?;
         let beside = with_base.iter().flat_map(|with_base| &with_base.commands);
         let told = ran.iter().chain(beside).all(is_told);

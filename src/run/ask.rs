@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use super::bill;
 use super::board::Notice;
 use super::gate::jitter;
-use super::pot::{Amount, Held};
+use super::pot::{Amount, Held, Refusal};
 use super::shared::Shared;
 use crate::agent::Stop;
 use crate::journal::{Agent, Event, Usage};
 use crate::model::{self, Model, Reply, Request, StatusKind, retry};
-use crate::trace::{ChatEnd, ChatStart, Span};
+use crate::trace::{ChatEnd, ChatStart, Span, names};
 
 /// Asks the models of a role in order of fall-back; the first whole reply counts.
 pub(super) async fn ask(
@@ -42,7 +42,7 @@ pub(super) async fn ask(
         };
         match call.ask(parent).await {
             Ok(reply) => return Ok(reply),
-            Err(stop @ (Stop::Cancelled | Stop::RunLimit { .. } | Stop::ContextOverflow)) => {
+            Err(stop @ (Stop::Cancelled | Stop::RunLimit(_) | Stop::ContextOverflow)) => {
                 return Err(stop);
             }
             Err(stop) => {
@@ -91,12 +91,14 @@ impl Call<'_> {
 
     async fn attempts(&self, span: &Span) -> Result<Reply, Stop> {
         let mut attempt = 1;
+        let mut failures = retry::Failures::default();
         loop {
             let error = match self.attempt(attempt, span).await? {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let next = retry::next(&error, attempt, jitter());
+            failures = failures.and(&error);
+            let next = retry::next(&error, failures, jitter());
             let wait = match next {
                 retry::Next::Again(wait) => Some(wait),
                 retry::Next::Stop => None,
@@ -111,18 +113,19 @@ impl Call<'_> {
                 spent_tokens: spent.tokens as u64,
                 spent_usd: spent.cost_usd,
             });
+            self.failed(&error, attempt, wait, span);
             let Some(wait) = wait else {
                 return Err(self.give_up(&error));
             };
             attempt += 1;
-            self.wait(&error, wait, attempt).await?;
+            self.wait(&error, wait, attempt, failures).await?;
         }
     }
 
     /// A fault that every other agent would meet too is remembered: nobody asks this model again.
     fn give_up(&self, error: &model::Error) -> Stop {
         let stop = stop_of(error);
-        if let (true, Stop::Model { reason, hint }) = (spoils(error), &stop) {
+        if let (true, Stop::Model { reason, hint }) = (error.holds_for_all(), &stop) {
             let (name, why) = (self.about.name.clone(), (reason.clone(), hint.clone()));
             self.shared.hopeless.send_modify(|known| {
                 known.entry(name).or_insert(why);
@@ -141,14 +144,14 @@ impl Call<'_> {
         let worst = bill::worst(self.request, self.about.price);
         let held = tokio::select! {
             () = cancel.cancelled() => return Err(Stop::Cancelled),
-            held = self.shared.pot.reserve(worst) => held.map_err(|limit| Stop::RunLimit { limit })?,
+            held = self.shared.pot.reserve(worst) => held.map_err(refused)?,
         };
         tokio::select! {
             () = cancel.cancelled() => {
                 held.settle(Amount::default());
                 return Err(Stop::Cancelled);
             }
-            () = self.shared.gates.pass(&self.about.provider) => {}
+            () = self.turn() => {}
         }
         let asked = Event::ModelAsked {
             agent: self.who.clone(),
@@ -172,6 +175,9 @@ impl Call<'_> {
                 Ok(reply) => self.settle(held, reply, since.elapsed(), attempt, span).await.map(Ok),
                 Err(error) => {
                     held.settle(bill::failed(&error, self.request, self.about.price));
+                    if retry::is_limit(&error) {
+                        self.limited(&error, since);
+                    }
                     Ok(Err(error))
                 }
             },
@@ -186,6 +192,7 @@ impl Call<'_> {
         attempts: u32,
         span: &Span,
     ) -> Result<Reply, Stop> {
+        self.shared.gates.answered(&self.about.provider);
         let used = bill::used(reply.usage, self.about.price);
         held.settle(used);
         let cost = self.about.price.map(|_| used.cost_usd);
@@ -234,15 +241,50 @@ impl Call<'_> {
         });
     }
 
-    /// Waits before try number `attempt`.
-    async fn wait(&self, error: &model::Error, wait: Duration, attempt: u32) -> Result<(), Stop> {
-        if let model::Error::Status {
-            kind: StatusKind::Limited,
-            ..
-        } = error
-        {
-            self.shared.gates.close(&self.about.provider, wait);
+    /// Waits for the gate, and says so where it is closed: who waits for others' limit is not stuck.
+    async fn turn(&self) {
+        let server = &self.about.provider;
+        let wait = self.shared.gates.closed_for(server);
+        if !wait.is_zero() {
+            let line = format!(
+                "waiting {:.1} s for the limit of {server}",
+                wait.as_secs_f64()
+            );
+            self.shared
+                .board
+                .change(self.who.subtask.as_str(), |row| row.doing = line);
         }
+        self.shared.gates.pass(server).await;
+    }
+
+    /// Tells all who ask this server of a limit that the request sent at `since` met.
+    fn limited(&self, error: &model::Error, since: Instant) {
+        let one = retry::Failures::default().and(error);
+        if let retry::Next::Again(wait) = retry::next(error, one, jitter()) {
+            self.shared.gates.limited(&self.about.provider, since, wait);
+        }
+    }
+
+    /// An attempt that failed stands on the call's span too.
+    fn failed(&self, error: &model::Error, attempt: u32, wait: Option<Duration>, span: &Span) {
+        let mut attributes = vec![
+            (names::ATTEMPT, attempt.into()),
+            (names::STATUS, error.to_string().into()),
+        ];
+        if let Some(wait) = wait {
+            attributes.push((names::RETRY_SECONDS, wait.as_secs_f64().into()));
+        }
+        span.event(names::ATTEMPT_FAILED, attributes);
+    }
+
+    /// Waits before try number `attempt`.
+    async fn wait(
+        &self,
+        error: &model::Error,
+        wait: Duration,
+        attempt: u32,
+        failures: retry::Failures,
+    ) -> Result<(), Stop> {
         let agent = self.who.subtask.as_str();
         let reason = error.to_string();
         self.shared.board.change(agent, |row| {
@@ -251,7 +293,10 @@ impl Call<'_> {
         self.shared.tell(&Notice::Waiting {
             agent: agent.to_owned(),
             attempt,
-            attempts: retry::RETRIES + 1,
+            attempts: match retry::is_limit(error) {
+                true => retry::LIMITS + 1 + failures.faults,
+                false => retry::RETRIES + 1 + failures.limits,
+            },
             reason,
             seconds: wait.as_secs_f64(),
         });
@@ -283,46 +328,24 @@ fn finish_word(finish: &model::Finish) -> String {
     }
 }
 
-/// True when the fault lies with the server or the key, not with one conversation.
-fn spoils(error: &model::Error) -> bool {
-    match error {
-        model::Error::Connect { .. }
-        | model::Error::Timeout { .. }
-        | model::Error::Setup { .. } => true,
-        model::Error::Status { kind, .. } => matches!(kind, StatusKind::Key | StatusKind::Quota),
-        model::Error::Cut { .. } | model::Error::NotRecorded { .. } => false,
+fn refused(refusal: Refusal) -> Stop {
+    match refusal {
+        Refusal::Limit(limit) => Stop::RunLimit(limit),
+        Refusal::Ended => Stop::Cancelled,
     }
 }
 
 fn stop_of(error: &model::Error) -> Stop {
-    let hint = match error {
-        model::Error::Connect { .. } | model::Error::Timeout { .. } => {
-            "check the address of the model's server: wharf doctor".to_owned()
-        }
-        model::Error::Status {
-            kind: StatusKind::ContextOverflow,
-            ..
-        } => return Stop::ContextOverflow,
-        model::Error::Status {
-            kind: StatusKind::Key,
-            ..
-        } => "check the model's key: wharf doctor".to_owned(),
-        model::Error::Status {
-            kind: StatusKind::Quota,
-            ..
-        } => "raise the quota of the key, or name another model with --model".to_owned(),
-        model::Error::Status { .. } | model::Error::Cut { .. } => {
-            "try again later, or name another model with --model".to_owned()
-        }
-        model::Error::NotRecorded { .. } => {
-            "a recording answers only the conversation it was made from; name a model with --model"
-                .to_owned()
-        }
-        model::Error::Setup { hint, .. } => hint.clone(),
-    };
+    if let model::Error::Status {
+        kind: StatusKind::ContextOverflow,
+        ..
+    } = error
+    {
+        return Stop::ContextOverflow;
+    }
     Stop::Model {
         reason: error.to_string(),
-        hint,
+        hint: error.hint(),
     }
 }
 

@@ -102,6 +102,7 @@ mod tests {
             tools: Vec::new(),
             reply_tokens: 500,
             temperature: None,
+            effort: None,
         }
     }
 

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use dashmap::DashMap;
 use serde::Serialize;
 
+use super::consent::{Answer, Question};
+
 /// Receives what happens as it happens; must return at once.
 pub trait Watch: Send + Sync {
     /// Something that is worth a line of its own.
@@ -12,6 +14,12 @@ pub trait Watch: Send + Sync {
 
     /// Called once, before the first notice.
     fn board(&self, board: std::sync::Arc<Board>);
+
+    /// Asks the person for consent; None where nobody can be asked. The asker may drop the receiver: then
+    /// the question is over.
+    fn ask(&self, _question: Question) -> Option<tokio::sync::oneshot::Receiver<Answer>> {
+        None
+    }
 }
 
 /// One line of `--events`, one line on stderr without a terminal.
@@ -46,6 +54,8 @@ pub enum Notice {
         bytes: u64,
         dirty: bool,
         hidden: Vec<String>,
+        /// Shown although git ignores them or `hide` withholds them.
+        included: Vec<String>,
         left_out: Vec<(String, String)>,
     },
     Round {
@@ -84,6 +94,29 @@ pub enum Notice {
         attempts: u32,
         reason: String,
         seconds: f64,
+    },
+    /// A call needs consent, and somebody is asked for it.
+    Asked {
+        agent: String,
+        role: String,
+        tool: String,
+        what: String,
+        reason: String,
+        /// `terminal`, `command` or `url`.
+        of: String,
+        seconds: f64,
+    },
+    /// It was decided whether a call runs.
+    Decided {
+        agent: String,
+        role: String,
+        tool: String,
+        what: String,
+        allowed: bool,
+        by: String,
+        /// By what was consented to before.
+        again: bool,
+        reason: Option<String>,
     },
     Blocked {
         subtask: String,

@@ -1,7 +1,7 @@
 //! What an operator should know before a run goes on: what is no longer as it was when it began.
 
+use super::base::source;
 use super::shared::Shared;
-use super::start::source;
 use crate::workspace::{Git, Store};
 
 /// Bytes of a base up to which the workspace is read again to be compared with it.

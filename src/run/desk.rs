@@ -1,6 +1,6 @@
 //! What an agent's loop reaches of the run: its model, its sandbox, its snapshots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,16 +13,19 @@ use super::accept::Accept;
 use super::ask;
 use super::board::Notice;
 use super::bounds;
-use super::keep::Kept;
+use super::consent::Asked;
+use super::keep::Looked;
 use super::recall::Recalled;
+use super::sent::Sent;
 use super::shared::Shared;
 use super::trees::Standing;
 use super::words;
-use crate::agent::{Checkpoint, Stop, Turn};
+use crate::agent::{Checkpoint, Permit, Shortened, Stop, Turn};
 use crate::id::CommitId;
 use crate::journal::{Agent, Event};
-use crate::model::{Model, Reply, Request};
+use crate::model::{Key, Model, Reply, Request};
 use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
+use crate::tools::{Call, Output, Set};
 use crate::trace::Span;
 
 /// One agent's side of the run.
@@ -35,6 +38,7 @@ pub(super) struct Desk {
     pub now: watch::Sender<Now>,
     calls: AtomicU32,
     pub reopened: AtomicU32,
+    pub asked: Asked,
 }
 
 /// What changes while the agent works.
@@ -51,6 +55,12 @@ pub(super) struct Now {
     pub handed_in: bool,
     /// The numbers of journaled results that a verdict may rest on.
     results: BTreeSet<u32>,
+    /// Summaries of its conversation that an earlier process paid for.
+    summaries: BTreeMap<u32, Reply>,
+    /// Its last own request, as the journal has it.
+    sent: Sent,
+    /// The last turn that was journaled.
+    pub turn: u32,
 }
 
 impl Desk {
@@ -73,6 +83,9 @@ impl Desk {
             owed: BTreeSet::new(),
             handed_in: false,
             results: BTreeSet::new(),
+            summaries: BTreeMap::new(),
+            sent: Sent::default(),
+            turn: 0,
         });
         let (calls, reopened) = (AtomicU32::new(0), AtomicU32::new(0));
         Ok(Self {
@@ -84,6 +97,7 @@ impl Desk {
             now,
             calls,
             reopened,
+            asked: Asked::default(),
         })
     }
 
@@ -94,6 +108,7 @@ impl Desk {
         self.now.send_modify(|now| {
             now.left_out.clone_from(&recalled.left_out);
             now.results.clone_from(&recalled.results);
+            now.summaries.clone_from(&recalled.summaries);
         });
     }
 
@@ -122,22 +137,77 @@ impl Desk {
         request.key.round = self.who.round;
         request.key.subtask = self.who.subtask.to_string();
         request.key.role = self.who.role.to_string();
-        request.key.call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let call = self.calls.load(Ordering::SeqCst) + 1;
+        request.key.call = call;
+        let script = self.shared.script.as_ref();
+        if let Some(stop) = script.and_then(|s| s.stop(&self.shared, &self.who, call)) {
+            return Err(stop);
+        }
         self.doing("thinking");
-        ask::ask(&self.shared, &self.who, &self.models, &request, span).await
+        let made = self.now.borrow().sent.event(&self.who, &request);
+        self.shared.journal.note(made);
+        let asked = ask::ask(&self.shared, &self.who, &self.models, &request, span).await;
+        // A call that came to nothing leaves its number to the next: recordings have no gap.
+        if asked.is_ok() {
+            self.calls.store(call, Ordering::SeqCst);
+        }
+        self.now
+            .send_modify(|now| now.sent = Sent::of(request.messages, request.tools));
+        asked
+    }
+
+    async fn ask_summary(
+        &self,
+        number: u32,
+        mut request: Request,
+        span: &Span,
+    ) -> Result<Reply, Stop> {
+        let paid = self.now.borrow().summaries.get(&number).cloned();
+        if let Some(reply) = paid {
+            return Ok(reply);
+        }
+        let models = match self.shared.models.summary.as_slice() {
+            [] => &self.models,
+            own => own,
+        };
+        request.key.round = self.who.round;
+        request.key.subtask = self.who.subtask.to_string();
+        request.key.role = self.who.role.to_string();
+        request.key.call = Key::SUMMARIES + number;
+        let made = Sent::default().event(&self.who, &request);
+        self.shared.journal.note(made);
+        ask::ask(&self.shared, &self.who, models, &request, span).await
+    }
+
+    async fn journal_shortened(&self, how: &Shortened) -> Result<(), Stop> {
+        let event = Event::Compacted {
+            agent: self.who.clone(),
+            after: how.after,
+            how: serde_json::to_value(&how.way).unwrap_or_default(),
+            messages: (how.before.messages, how.then.messages),
+            tokens: (how.before.tokens, how.then.tokens),
+        };
+        if !how.way.is_recorded() {
+            self.shared.journal.note(event);
+            return Ok(());
+        }
+        let written = self.shared.journal.append(event).await;
+        written.map(|_| ()).map_err(|error| Stop::Environment {
+            reason: error.to_string(),
+        })
     }
 
     async fn turn_done(&self, turn: &Turn) -> Result<Vec<String>, Stop> {
         let kept = match turn.wrote && !self.is_handed_in() {
             true => self.keep().await?,
-            false => Kept::All,
+            false => Looked::All,
         };
         let mut left_out: Vec<String> = self
             .left_out()
             .iter()
             .map(|(path, why)| format!("{path}: {why}"))
             .collect();
-        if let Kept::Lost(told) = kept {
+        if let Looked::Lost(told) = kept {
             left_out.push(format!(
                 "all that this turn changed: the sandbox broke after it. {told}"
             ));
@@ -166,6 +236,7 @@ impl Desk {
             })?;
         self.now.send_modify(|now| {
             now.journaled = now.snapshot.clone();
+            now.turn = turn.number;
             let showing = turn.results.iter().filter(|result| result.shows());
             now.results.extend(showing.map(|result| result.number));
         });
@@ -188,6 +259,19 @@ impl Checkpoint for Desk {
         Box::pin(self.ask_model(request, span))
     }
 
+    fn condense<'a>(
+        &'a self,
+        number: u32,
+        request: Request,
+        span: &'a Span,
+    ) -> BoxFuture<'a, Result<Reply, Stop>> {
+        Box::pin(self.ask_summary(number, request, span))
+    }
+
+    fn shortened<'a>(&'a self, how: &'a Shortened) -> BoxFuture<'a, Result<(), Stop>> {
+        Box::pin(self.journal_shortened(how))
+    }
+
     fn sandbox(&self) -> Arc<dyn Sandbox> {
         self.now.borrow().sandbox.clone()
     }
@@ -200,12 +284,37 @@ impl Checkpoint for Desk {
         Box::pin(self.turn_done(turn))
     }
 
+    fn permit<'a>(
+        &'a self,
+        tools: &'a Set,
+        call: Call,
+        call_id: &'a str,
+    ) -> BoxFuture<'a, Result<Result<Permit, Output>, Stop>> {
+        Box::pin(self.permit_call(tools, call, call_id))
+    }
+
+    fn seen<'a>(
+        &'a self,
+        call: &'a Call,
+        call_id: &'a str,
+        output: Output,
+    ) -> BoxFuture<'a, Result<Output, Stop>> {
+        Box::pin(self.seen_call(call, call_id, output))
+    }
+
+    fn refused(&self, tool: &str, call_id: &str, reason: &str) {
+        self.refused_call(tool, call_id, reason);
+    }
+
     fn accept<'a>(
         &'a self,
         arguments: &'a Value,
     ) -> BoxFuture<'a, Result<Result<(), String>, Stop>> {
         Box::pin(async move {
-            let answer = self.accept.check(self, arguments).await?;
+            let answer = match self.accept.check(self, arguments).await? {
+                Ok(()) => self.may_stop(arguments).await?,
+                refused => refused,
+            };
             if answer.is_err() {
                 self.now.send_modify(|now| now.handed_in = false);
             }
@@ -232,6 +341,10 @@ pub(super) async fn open(
     tree: &Arc<Tree>,
 ) -> Result<Arc<dyn Sandbox>, Stop> {
     let since = tokio::time::Instant::now();
+    let script = shared.script.as_ref();
+    if let Some(sandbox) = script.and_then(|script| script.sandbox(who, &spec.image)) {
+        return Ok(sandbox);
+    }
     spec.fits(tree).map_err(stop_of)?;
     let wanted = Wanted {
         spec,

@@ -17,6 +17,7 @@ use super::status::Facts;
 use super::summary::{Verdict, VerdictStatus};
 use super::trees::Standing;
 use super::worker::End;
+use crate::agent::{Limit, Resource};
 use crate::id::{CommitId, RoleName, SubtaskId};
 use crate::journal::{Dropped, Event};
 use crate::plan::{self, Dag, Kind, Role, Subtask};
@@ -148,6 +149,8 @@ impl Drive {
         if !self.shared.past.resumed() {
             self.warn_of_recording();
             super::bounds::warn_of_memory(&self.shared);
+            let warnings = self.shared.plan.warnings();
+            warnings.into_iter().for_each(|text| self.shared.warn(text));
         }
         loop {
             self.round += 1;
@@ -162,7 +165,7 @@ impl Drive {
             }
             self.execute().await?;
             if self.stopped() {
-                return Ok(());
+                return self.gather().await;
             }
             self.verify().await?;
             if matches!(self.next(), Next::End) || self.stopped() {
@@ -195,7 +198,10 @@ impl Drive {
     /// The run's time is over.
     pub fn out_of_time(&mut self) {
         let limit = crate::plan::show_duration(self.shared.plan.run.time);
-        self.facts.limited = Some(format!("{limit} of time"));
+        self.facts.limited = Some(Limit {
+            of: Resource::Time,
+            limit: format!("{limit} of time"),
+        });
         self.shared.stop.cancel.cancel();
     }
 
@@ -242,7 +248,12 @@ impl Drive {
                 "the image {name} changed since the run began: what is worked from here on sees the new one"
             ));
         }
-        self.shared.note(Event::ImageReady { name, id });
+        let describes = image.describes.clone();
+        self.shared.note(Event::ImageReady {
+            name,
+            id,
+            describes,
+        });
     }
 
     /// The ready image of a role's sandbox.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::emptied::confirmed;
 use crate::agent::Stop;
 
 pub(super) enum End {
@@ -11,15 +12,18 @@ pub(super) enum End {
     Cancelled,
 }
 
-/// Only a report that says `done` makes a subtask done, and only while there is something left of the tree.
-pub(super) fn of(ended: &Result<Value, Stop>, emptied: bool) -> End {
+/// Only a report that says `done` makes a subtask done; where its work removes almost everything, in
+/// the words of `accident`, it has to say too that this is meant.
+pub(super) fn of(ended: &Result<Value, Stop>, accident: Option<String>) -> End {
     match ended {
         Err(Stop::Cancelled) => End::Cancelled,
         Err(stop) => End::Failed(stop.to_string()),
-        Ok(_) if emptied => End::Failed(
-            "it removed every file of the workspace, which is taken for an accident".to_owned(),
-        ),
-        Ok(report) if report["status"] == "done" => End::Done(report.clone()),
+        Ok(report) if report["status"] == "done" => match accident {
+            Some(accident) if !confirmed(report) => End::Failed(format!(
+                "it {accident} and did not confirm that, which is taken for an accident"
+            )),
+            _ => End::Done(report.clone()),
+        },
         Ok(report) => {
             let summary = report["summary"].as_str().unwrap_or_default();
             End::Failed(format!("it reported that it failed: {summary}"))

@@ -154,6 +154,31 @@ impl Drive {
         Ok(Some(merged))
     }
 
+    /// What is done when a limit or a fault stops the run is merged as far as nobody has to settle a
+    /// conflict for it, so that it can be delivered as what it is. After a signal nothing is.
+    pub async fn gather(&mut self) -> Result<(), Error> {
+        if self.facts.interrupted.is_some() {
+            return Ok(());
+        }
+        let mut merged = self.merged.clone();
+        for id in self.schedule.done() {
+            let Some(done) = self.nodes.get(&id).and_then(|node| node.done.as_ref()) else {
+                continue;
+            };
+            let both = [merged.clone(), done.snapshot.clone()];
+            match self.fold(&both).await? {
+                Folded::Commit(commit) => merged = commit,
+                Folded::Found(..) | Folded::Waiting | Folded::Lost(_) => self.shared.warn(format!(
+                    "{id} is done and not in the result: a conflict was not resolved before the run \
+                     stopped; `wharf diff {} {id}` shows it",
+                    self.shared.id
+                )),
+            }
+        }
+        self.merged = merged;
+        Ok(())
+    }
+
     /// One pair's fold, again for every conflict on the way that is settled without anybody at work.
     async fn fold_or_settle(
         &mut self,
@@ -243,6 +268,7 @@ impl Drive {
             .iter()
             .filter_map(|need| self.nodes.get(need)?.done.as_ref());
         let needs = needs.map(|done| done.span.clone()).collect();
+        let accept = Accept::report(&start.commit);
         self.spawn(Job {
             who: Agent {
                 round: self.round,
@@ -254,7 +280,7 @@ impl Drive {
             image,
             start,
             first,
-            accept: Accept::Report,
+            accept,
             parent: self.shared.span.clone(),
             needs,
         });

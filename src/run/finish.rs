@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::drive::Drive;
 use super::shared::Shared;
 use super::status;
-use super::{Error, Models, Summary, deliver, report, result, words};
+use super::{Error, Models, Summary, deliver, hooking, next, remade, result, words};
 use crate::agent;
 use crate::id::{RoleName, SubtaskId};
 use crate::journal::{self, Agent, Event, State};
@@ -72,6 +72,7 @@ impl Drive {
             tools: Vec::new(),
             reply_tokens: role.limits.reply_tokens.min(2000),
             temperature: role.temperature,
+            effort: agent::effort(role),
         };
         let models = self.shared.models_of(role);
         let asked = super::ask::ask(&self.shared, &who, models, &request, &self.shared.span).await;
@@ -86,6 +87,12 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     let shared = drive.shared.clone();
     let may_deliver = drive.facts.interrupted.is_none() && !shared.options.plan_only;
     let delivered = !drive.fresh && shared.past.delivered();
+    if may_deliver && !delivered {
+        // Before anything of an agent's can lie in the operator's directory.
+        let (status, ..) = status::judge(&drive.facts);
+        let status = serde_json::to_value(status).unwrap_or_default();
+        hooking::finished(&shared, status.as_str().unwrap_or_default()).await;
+    }
     if may_deliver && !delivered {
         match deliver::deliver(drive).await {
             Ok(delivered) => {
@@ -103,6 +110,8 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
         }
     }
     let (status, exit_code, reason) = status::judge(&drive.facts);
+    // Ends of subtasks may still be on their way to the journal that the result is read from.
+    shared.journal.flush().await?;
     let mut summary = written(&shared)?;
     (summary.status, summary.exit_code, summary.reason) = (status, exit_code, reason);
     summary.snapshot = Some(drive.merged.to_string());
@@ -113,9 +122,8 @@ pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     if shared.options.apply && status == super::Status::Passed && !applied {
         apply(&shared, drive, &mut summary).await?;
     }
-    summary.next = next(&summary, &shared);
-    close(&shared, &summary).await?;
-    Ok(summary)
+    summary.next = next::command(&summary, &shared.plan, drive.facts.limited.as_ref());
+    close(&shared, summary).await
 }
 
 /// Ends a run whose own records or store failed: says so as far as it still can.
@@ -130,50 +138,14 @@ pub(super) async fn broken(drive: &mut Drive, error: Error) -> Result<Summary, E
     };
     (summary.status, summary.exit_code, summary.reason) = status::judge(&drive.facts);
     summary.snapshot = Some(drive.merged.to_string());
-    summary.next = next(&summary, &shared);
-    match close(&shared, &summary).await {
-        Ok(()) => Ok(summary),
-        Err(_) => Err(error),
-    }
+    summary.next = next::command(&summary, &shared.plan, drive.facts.limited.as_ref());
+    close(&shared, summary).await.map_err(|_| error)
 }
 
 /// The summary as far as the journal tells it.
 fn written(shared: &Shared) -> Result<Summary, Error> {
     let read = journal::read(&shared.dir.join("journal.jsonl"))?;
     Ok(result::of(&State::of(&read.lines), &shared.dir))
-}
-
-/// What the operator does next.
-fn next(summary: &Summary, shared: &Shared) -> String {
-    use super::Status::{Error, Interrupted, Limited};
-    let run = &shared.plan.run;
-    match summary.status {
-        Interrupted => format!("wharf resume {}", summary.run),
-        // What passed and was not delivered needs no further work.
-        Error if !report::has_passed(summary) => format!("wharf resume {}", summary.run),
-        Limited => format!(
-            "wharf resume {} {}",
-            summary.run,
-            raised(&summary.reason, run)
-        ),
-        _ => report::next(summary, shared.plan.workspace.copy),
-    }
-}
-
-/// Twice the limit that stopped the run, as a flag.
-fn raised(reason: &str, limits: &crate::plan::RunLimits) -> String {
-    let more = std::time::Duration::from_secs(60);
-    match limits.cost_usd {
-        _ if reason.contains(" of time") => {
-            let time = limits.time.saturating_mul(2).max(more);
-            format!("--timeout {}", crate::plan::show_duration(time))
-        }
-        Some(usd) if reason.contains(" USD ") => format!("--budget-usd {}", (usd * 2.0).max(1.0)),
-        _ => format!(
-            "--budget-tokens {}",
-            limits.tokens.saturating_mul(2).max(100_000)
-        ),
-    }
 }
 
 async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Result<(), Error> {
@@ -226,18 +198,14 @@ fn refuse(summary: &mut Summary, why: &str) {
     );
 }
 
-async fn close(shared: &Arc<Shared>, summary: &Summary) -> Result<(), Error> {
-    let value = serde_json::to_value(summary).unwrap_or_default();
-    let status = value["status"].as_str().unwrap_or("error").to_owned();
-    let mut text = serde_json::to_vec_pretty(&value).unwrap_or_default();
-    text.push(b'\n');
-    super::start::write(
-        &shared.dir.join("report.md"),
-        report::markdown(summary).as_bytes(),
-    )?;
-    super::start::write(&shared.dir.join("result.json"), &text)?;
+/// Writes the end of a run: both files, then the journal's last line. Gives the result as it stands there.
+async fn close(shared: &Arc<Shared>, summary: Summary) -> Result<Summary, Error> {
+    let (summary, value) = remade::journaled(&summary, &shared.journal);
+    let files = remade::files(&summary, &value);
+    super::start::write(&shared.dir.join("report.md"), files.report.as_bytes())?;
+    super::start::write(&shared.dir.join("result.json"), files.result.as_bytes())?;
     let ended = Event::RunEnded {
-        status,
+        status: value["status"].as_str().unwrap_or("error").to_owned(),
         exit_code: summary.exit_code,
         reason: summary.reason.clone(),
         result: value,
@@ -249,7 +217,7 @@ async fn close(shared: &Arc<Shared>, summary: &Summary) -> Result<(), Error> {
     {
         shared.span.fail(word, message);
     }
-    Ok(())
+    Ok(summary)
 }
 
 /// What the run's span says of its status. The reason may quote reports and verdicts, and what models
@@ -271,9 +239,8 @@ fn failure(status: super::Status) -> Option<(&'static str, &'static str)> {
 
 /// The names of a run's models, each once, the default ones first.
 pub(super) fn model_names(models: &Models) -> Vec<String> {
-    let all = models.default.iter().chain(models.roles.values().flatten());
     let mut names = Vec::new();
-    for name in all.map(|m| m.about().name) {
+    for name in models.all().map(|m| m.about().name) {
         if !names.contains(&name) {
             names.push(name);
         }

@@ -222,7 +222,7 @@ fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standin
             .iter()
             .map(|c| c.run.clone())
             .collect(),
-        agents_md: start.agents_md.clone(),
+        instructions: start.instructions.clone(),
         extra: protected(drive).into_iter().chain(large(start)).collect(),
     }
 }

@@ -20,7 +20,7 @@ const TORN: &str =
     "not whole: the disk was full while it was written; write it again, or remove it";
 
 /// What became of a look at the sandbox.
-pub(super) enum Kept {
+pub(super) enum Looked {
     /// The last snapshot holds what stands there.
     All,
     /// It broke, and a fresh one stands at the last snapshot; what to tell the agent.
@@ -34,16 +34,16 @@ impl Desk {
     }
 
     /// As `take_snapshot`; a sandbox that breaks over it is replaced while it may be.
-    pub async fn keep(&self) -> Result<Kept, Stop> {
+    pub async fn keep(&self) -> Result<Looked, Stop> {
         match self.scan().await? {
-            Ok(()) => Ok(Kept::All),
-            Err(broken) => self.reopen_sandbox(broken).await.map(Kept::Lost),
+            Ok(()) => Ok(Looked::All),
+            Err(broken) => self.reopen_sandbox(broken).await.map(Looked::Lost),
         }
     }
 
     /// The last look before an agent's work counts as done: everything is in the snapshot, and whole.
     pub async fn hand_in(&self) -> Result<Result<(), String>, Stop> {
-        if let Kept::Lost(told) = self.keep().await? {
+        if let Looked::Lost(told) = self.keep().await? {
             return Ok(Err(format!(
                 "not handed in: the sandbox broke before your changes were taken. {told} What this turn \
                  changed is lost with it."
@@ -84,7 +84,7 @@ impl Desk {
             edits,
             left_out,
             torn,
-        } = match sandbox.scan().await {
+        } = match self.changes(sandbox.as_ref(), &snapshot).await? {
             Ok(changes) => trees::take(changes, &self.shared.hidden),
             Err(error) => return Ok(Err(error)),
         };
@@ -107,6 +107,25 @@ impl Desk {
         })?;
         self.now.send_modify(|now| now.snapshot = commit);
         Ok(Ok(()))
+    }
+
+    /// What changed since `snapshot`: what is found in the sandbox, or in a replay with recorded tools
+    /// what was found then.
+    async fn changes(
+        &self,
+        sandbox: &dyn sandbox::Sandbox,
+        snapshot: &CommitId,
+    ) -> Result<Result<sandbox::Changes, sandbox::Error>, Stop> {
+        if let Some(script) = &self.shared.script {
+            let turn = (&self.who, self.now.borrow().turn + 1);
+            let store = &self.shared.store;
+            if let Some(known) = script.changes(store, turn, snapshot).await {
+                return known.map(Ok).map_err(|error| Stop::Environment {
+                    reason: error.to_string(),
+                });
+            }
+        }
+        Ok(sandbox.scan().await)
     }
 
     /// Replaces a sandbox that broke; gives what to tell the agent. The second break ends it.

@@ -26,6 +26,9 @@ pub struct Kept {
     /// The default models as they were opened; those of a role, where it has its own.
     pub model: Vec<String>,
     pub role_models: BTreeMap<RoleName, Vec<String>>,
+    /// Those that sum up conversations.
+    #[serde(default)]
+    pub summary_models: Vec<String>,
     /// Where the plan file stood; None for the built-in plan.
     pub plan_path: Option<PathBuf>,
     /// Where each model was asked, `host:port` by the model's name.
@@ -69,6 +72,7 @@ impl Kept {
             role_models: own
                 .map(|(name, role)| (name.clone(), role.model.clone()))
                 .collect(),
+            summary_models: plan.compaction.model.clone(),
             plan_path: order.keep.plan_path.clone(),
             servers: servers(&order.models),
         }
@@ -82,6 +86,7 @@ impl Kept {
         plan.run.time = Duration::from_millis(self.time_ms);
         plan.permissions.mode = self.mode;
         plan.model.clone_from(&self.model);
+        plan.compaction.model.clone_from(&self.summary_models);
         for (name, role) in &mut plan.roles {
             role.model = self.role_models.get(name).cloned().unwrap_or_default();
         }
@@ -90,7 +95,7 @@ impl Kept {
 
 /// `host:port` of every model that is asked over the network.
 pub(super) fn servers(models: &Models) -> BTreeMap<String, String> {
-    let all = models.default.iter().chain(models.roles.values().flatten());
+    let all = models.all();
     let place = |about: crate::model::About| {
         let host = about.host?;
         let port = about.port.map_or(String::new(), |port| format!(":{port}"));

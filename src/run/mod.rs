@@ -10,36 +10,49 @@ mod accept;
 mod acceptance;
 mod alone;
 mod apply;
+mod approver;
 mod ask;
+mod base;
 mod bill;
 mod board;
 mod bounds;
 mod changed;
+mod consent;
 mod coordinate;
 mod deliver;
 mod desk;
 mod drive;
 mod egress;
+mod emptied;
 mod ends;
 mod execute;
 mod finish;
 mod first;
 mod fresh;
 mod gate;
+mod history;
+mod hooking;
+mod instructions;
 mod keep;
 mod kept;
 mod lock;
 mod merges;
+mod next;
 mod past;
 mod patch;
+mod permit;
 mod pot;
 mod price;
 mod recall;
+mod remade;
+mod replay;
 mod report;
 mod resolution;
 mod result;
 mod resume;
+mod salvage;
 mod schedule;
+mod sent;
 mod settings;
 mod shared;
 mod start;
@@ -50,18 +63,27 @@ mod talk;
 mod trees;
 mod verdict;
 mod verify;
+mod visit;
 mod words;
 mod worker;
 
 pub use apply::{Put, apply};
 pub use board::{Board, Notice, Row, Totals, Watch};
+pub use consent::{Answer, Consent, Question, Reply, Scope};
 pub use kept::{Kept, Wishes};
 pub use patch::Root;
 pub use price::unpriced;
+pub use remade::{Remade, remade};
+pub use replay::{
+    After, Changed, Comparison, Difference, Likeness, Replayable, Replayed, Replaying, Requests,
+    Results, Tools, replay,
+};
 pub use result::of as result_of;
 pub use resume::{Found, Raised, Reopened, reopen, resume};
+pub use sent::{Asked, SUMMARIES, requests};
 pub use start::start;
 pub use summary::*;
+pub use visit::{About, KeptPlan, Said, Stream, Visit, Visiting, kept_plan, visit};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,6 +110,7 @@ pub struct Order {
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,
     pub keep: Keep,
+    pub consent: Consent,
 }
 
 /// What a run's directory keeps beside the plan's text, and what may not stand in it.
@@ -136,6 +159,16 @@ pub enum Delivery {
 pub struct Models {
     pub default: Vec<Arc<dyn model::Model>>,
     pub roles: BTreeMap<String, Vec<Arc<dyn model::Model>>>,
+    /// Who sums up long conversations; empty: each agent's own models.
+    pub summary: Vec<Arc<dyn model::Model>>,
+}
+
+impl Models {
+    /// All of them, the default ones first.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<dyn model::Model>> {
+        let roles = self.roles.values().flatten();
+        self.default.iter().chain(roles).chain(&self.summary)
+    }
 }
 
 /// How the run is told to stop: gently (kill what runs, save, resumable) or at once.

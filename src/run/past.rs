@@ -43,6 +43,8 @@ pub(super) struct Past {
     summary: Option<Event>,
     delivered: Option<Event>,
     branches: Vec<String>,
+    /// What was consented to for as long as the run lasts.
+    pub grants: Vec<Value>,
 }
 
 /// What a model costs, by its name.
@@ -91,6 +93,16 @@ impl Past {
                 self.merges.contains(&(inputs.clone(), commit.clone()))
             }
             Event::ConflictFound { id, .. } => state.conflicts.iter().any(|c| c.id == *id),
+            Event::ConflictResolved {
+                id,
+                commit,
+                dropped,
+                beyond,
+            } => state.conflicts.iter().any(|c| {
+                c.id == *id
+                    && (&c.resolved, &c.dropped, &c.beyond)
+                        == (&Some(commit.clone()), dropped, beyond)
+            }),
             Event::SubtaskEnded {
                 id,
                 status,
@@ -116,7 +128,7 @@ impl Past {
                 .acceptance(*round, tree)
                 .is_some_and(|(ran, with_base)| ran == commands && with_base == with_base_tests),
             Event::VerdictGiven { round, verdict } => self.verdicts.get(round) == Some(verdict),
-            Event::ImageReady { name, id } => self.images.get(name) == Some(id),
+            Event::ImageReady { name, id, .. } => self.images.get(name) == Some(id),
             _ => false,
         }
     }
@@ -212,9 +224,10 @@ impl Past {
             Event::VerdictGiven { round, verdict } => {
                 self.verdicts.insert(*round, verdict.clone());
             }
-            Event::ImageReady { name, id } => {
+            Event::ImageReady { name, id, .. } => {
                 self.images.insert(name.clone(), id.clone());
             }
+            Event::PermissionDecided { grants, .. } => self.grants.extend_from_slice(grants),
             Event::Summarised { .. } => self.summary = Some(line.event.clone()),
             Event::Delivered { branch, .. } => {
                 self.branches.extend(branch.clone());
@@ -258,6 +271,14 @@ impl Past {
                     });
                 }
             }
+            Event::Compacted {
+                agent, after, how, ..
+            } => {
+                if let Some(talk) = self.talks.get_mut(agent) {
+                    talk.seen(at);
+                    talk.shorten(*after, how);
+                }
+            }
             Event::AgentEnded { agent, end } => {
                 if let Some(talk) = self.talks.get_mut(agent) {
                     talk.seen(at);
@@ -287,8 +308,6 @@ impl Past {
             }
             Event::ModelFailed {
                 agent,
-                call,
-                retry_seconds,
                 spent_tokens,
                 spent_usd,
                 ..
@@ -297,8 +316,7 @@ impl Past {
                     tokens: *spent_tokens as f64,
                     cost_usd: *spent_usd,
                 });
-                self.talk(agent, line)
-                    .failed(*call, retry_seconds.is_none());
+                self.talk(agent, line).failed();
             }
             Event::ModelAnswered {
                 agent,

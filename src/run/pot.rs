@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::agent::{Limit, Resource};
+
 /// What a run may spend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -33,10 +35,19 @@ pub(super) struct Held {
     settled: bool,
 }
 
+/// Why nothing was reserved.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Refusal {
+    /// A limit is used up.
+    Limit(Limit),
+    /// The run is over, and its pot with it.
+    Ended,
+}
+
 enum Ask {
     Reserve {
         amount: Amount,
-        answer: oneshot::Sender<Result<(), String>>,
+        answer: oneshot::Sender<Result<(), Limit>>,
     },
     Settle {
         held: Amount,
@@ -59,13 +70,13 @@ impl Pot {
     }
 
     /// Reserves the worst case of one call. Waits while others hold; `Err` names the limit that is used up.
-    pub async fn reserve(&self, amount: Amount) -> Result<Held, String> {
+    pub async fn reserve(&self, amount: Amount) -> Result<Held, Refusal> {
         let (answer, granted) = oneshot::channel();
-        let gone = || "the run ended".to_owned();
         self.queue
             .send(Ask::Reserve { amount, answer })
-            .map_err(|_| gone())?;
-        granted.await.map_err(|_| gone())??;
+            .map_err(|_| Refusal::Ended)?;
+        let granted = granted.await.map_err(|_| Refusal::Ended)?;
+        granted.map_err(Refusal::Limit)?;
         Ok(Held {
             amount,
             queue: self.queue.clone(),
@@ -102,7 +113,7 @@ struct Keeper {
     used: Amount,
     held: Amount,
     holders: usize,
-    waiting: VecDeque<(Amount, oneshot::Sender<Result<(), String>>)>,
+    waiting: VecDeque<(Amount, oneshot::Sender<Result<(), Limit>>)>,
 }
 
 impl Keeper {
@@ -147,14 +158,17 @@ impl Keeper {
         }
     }
 
-    fn lacks(&self, amount: Amount) -> Option<String> {
+    fn lacks(&self, amount: Amount) -> Option<Limit> {
         let tokens = self.used.tokens + self.held.tokens + amount.tokens;
         if tokens > self.limits.tokens as f64 {
             let (limit, may) = (self.limits.tokens, amount.tokens.round());
             let left = (limit as f64 - self.used.tokens).max(0.0).round();
-            return Some(format!(
-                "{limit} tokens: the next call may need {may}, only {left} are left"
-            ));
+            return Some(Limit {
+                of: Resource::Tokens,
+                limit: format!(
+                    "{limit} tokens: the next call may need {may}, only {left} are left"
+                ),
+            });
         }
         let cost = self.used.cost_usd + self.held.cost_usd + amount.cost_usd;
         let limit = self.limits.cost_usd?;
@@ -162,8 +176,9 @@ impl Keeper {
         let over = cost > limit || limit <= 0.0;
         let left = (limit - self.used.cost_usd).max(0.0);
         let may = amount.cost_usd;
-        over.then(|| {
-            format!("{limit} USD: the next call may cost {may:.4}, only {left:.4} are left")
+        over.then(|| Limit {
+            of: Resource::Money,
+            limit: format!("{limit} USD: the next call may cost {may:.4}, only {left:.4} are left"),
         })
     }
 }
@@ -207,10 +222,9 @@ mod tests {
         first.settle(tokens(100.0));
         waiting.await.unwrap().unwrap();
         let refused = pot.reserve(tokens(500.0)).await.err().unwrap();
-        assert_eq!(
-            refused,
-            "1000 tokens: the next call may need 500, only 450 are left"
-        );
+        let limit = "1000 tokens: the next call may need 500, only 450 are left".to_owned();
+        let of = Resource::Tokens;
+        assert_eq!(refused, Refusal::Limit(Limit { of, limit }));
     }
 
     #[tokio::test]

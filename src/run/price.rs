@@ -4,9 +4,7 @@ use super::{Error, Order};
 
 /// Refuses what cannot work before anything is made.
 pub(super) fn check(order: &Order) -> Result<(), Error> {
-    let models = order.models.default.iter();
-    let models = models.chain(order.models.roles.values().flatten());
-    let refused = unpriced(&order.plan, models.map(|model| model.about()));
+    let refused = unpriced(&order.plan, order.models.all().map(|model| model.about()));
     refused.map_or(Ok(()), Err)
 }
 
@@ -25,7 +23,8 @@ pub fn unpriced(
             about.name
         ),
         hint:
-            "give providers.NAME.price in the plan or the user configuration, or use a token limit"
+            "give prices: {PROVIDER/MODEL: {input: …, output: …}} in the plan or the user configuration, or use a \
+                 token limit"
                 .to_owned(),
     })
 }

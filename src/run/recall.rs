@@ -1,7 +1,7 @@
 //! A conversation of an earlier process made ready to go on: its answers and results, a fresh sandbox's
 //! files, and what the agent has to be told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::shared::Shared;
@@ -9,6 +9,7 @@ use super::talk::Talk;
 use super::trees::Standing;
 use crate::agent::{self, CallOutput};
 use crate::journal::{self, Agent, Event};
+use crate::model::Reply;
 use crate::plan::ENDINGS;
 
 /// Paths that were left out and are named to the agent.
@@ -17,6 +18,9 @@ const NAMED: usize = 20;
 /// Everything an agent goes on with.
 pub(super) struct Recalled {
     pub past: Vec<agent::Past>,
+    /// How its conversation was shortened, and summaries that were paid for.
+    pub shortened: Vec<(u32, agent::Way)>,
+    pub summaries: BTreeMap<u32, Reply>,
     /// Where its files stand.
     pub at: Standing,
     pub left_out: Vec<(String, String)>,
@@ -89,6 +93,8 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
             told,
             after: past.len() as u32,
         },
+        shortened: talk.shortened.clone(),
+        summaries: summaries(talk)?,
         past,
         at,
         left_out: left_out.iter().map(|line| pair(line)).collect(),
@@ -97,6 +103,15 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
         bounces,
         spent: talk.spent(),
     })
+}
+
+fn summaries(talk: &Talk) -> Result<BTreeMap<u32, Reply>, String> {
+    let read = |(number, reply): (&u32, &serde_json::Value)| {
+        let reply = serde_json::from_value(reply.clone());
+        let reply = reply.map_err(|error| format!("summary {number}: {error}"))?;
+        Ok((*number, reply))
+    };
+    talk.summaries.iter().map(read).collect()
 }
 
 fn whole(shared: &Shared, value: &serde_json::Value) -> Result<CallOutput, String> {

@@ -1,4 +1,4 @@
-//! report.md, and the command to type next.
+//! report.md.
 
 use std::fmt::Write as _;
 
@@ -7,35 +7,6 @@ use crate::tools::clip;
 use super::summary::{Status, Summary, Verdict, VerdictStatus};
 use super::words;
 use crate::journal::{CommandRun, WithBase};
-
-/// True when the verdict is a pass, whatever became of the result afterwards.
-pub(super) fn has_passed(summary: &Summary) -> bool {
-    summary.verdict.as_ref().map(|v| v.status) == Some(VerdictStatus::Pass)
-}
-
-/// What the operator does next, as a command.
-pub fn next(summary: &Summary, copy: bool) -> String {
-    let run = &summary.run;
-    let passed = has_passed(summary);
-    match summary.status {
-        // What passed and could not be delivered, or not be applied to files that changed meanwhile.
-        Status::Error if passed && copy => format!("wharf diff {run} > {run}.patch"),
-        Status::Error if passed => format!("wharf apply {run}"),
-        Status::Passed if summary.exit_code != 0 => format!("wharf apply {run}"),
-        Status::Passed if summary.branch.is_none() && summary.patch.is_none() => {
-            format!("wharf show {run}")
-        }
-        // The directory itself was never meant to change.
-        Status::Passed if copy => format!("wharf diff {run}"),
-        Status::Passed => match &summary.branch {
-            // Git refuses to merge over files that are not committed, and the branch holds them too.
-            Some(branch) if !summary.dirty => format!("git merge {branch}"),
-            _ => format!("wharf apply {run}"),
-        },
-        Status::Failed | Status::Unverified => format!("wharf show {run}"),
-        Status::Limited | Status::Interrupted | Status::Error => format!("wharf log {run}"),
-    }
-}
 
 /// The report a person reads: what was asked, what was done, what the verifier says.
 pub fn markdown(summary: &Summary) -> String {

@@ -150,7 +150,7 @@ impl Drive {
             dropped: dropped.clone(),
             beyond: resolution.beyond.clone(),
         };
-        self.shared.journal.append(resolved).await?;
+        self.shared.record(resolved).await?;
         self.merges.resolve(id, commit);
         if let Some(node) = self.conflicts.get_mut(id) {
             (node.dropped, node.beyond) = (dropped, resolution.beyond);

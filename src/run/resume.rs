@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::base::{self, Based};
 use super::board::Notice;
 use super::kept::{self, Kept};
 use super::past::Past;
 use super::price;
-use super::start::{self, Based, Begun, Opened, PLAN_FILES};
-use super::{Error, Models, Order, Status, Summary, lock, result, trees};
+use super::start::{self, Begun, Opened, PLAN_FILES};
+use super::{Error, Models, Order, Status, Summary, history, lock, result, trees};
 use crate::journal::{self, Event, Line, Read, RunStarted, State, Writer};
 use crate::trace::{Origin, RunStart};
 use crate::workspace::{Base, Store};
@@ -63,6 +64,9 @@ pub fn reopen(dir: &Path, raised: Raised) -> Result<Found, Error> {
     let Some((_, started)) = state.started else {
         return Err(not_begun(dir));
     };
+    if let Some(of) = &started.replay_of {
+        return Err(replay(&started, of));
+    }
     let mut kept = kept_of(&read.lines, &started).map_err(|why| unreadable(dir, &why))?;
     kept.tokens = raised.tokens.unwrap_or(kept.tokens);
     kept.cost_usd = raised.cost_usd.or(kept.cost_usd);
@@ -70,8 +74,8 @@ pub fn reopen(dir: &Path, raised: Raised) -> Result<Found, Error> {
         kept.time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     }
     Ok(Found::Open(Box::new(Reopened {
-        plan_text: text(dir, "plan.yaml")?,
-        plan_files: plan_files(dir)?,
+        plan_text: plan_text(dir, &started)?,
+        plan_files: plan_files(dir, &started)?,
         dir: dir.to_owned(),
         lock,
         read,
@@ -184,7 +188,7 @@ async fn open(reopened: Reopened, order: Order) -> Result<Opened, Error> {
         None => {
             // What an unfinished start left in the store is known to nobody.
             remove(&dir.join("store.git"))?;
-            start::based(&order, &dir, &writer).await?
+            base::taken(&order, &dir, &writer).await?
         }
     };
     let (usage, cost_usd, _) = past.state().totals();
@@ -194,6 +198,7 @@ async fn open(reopened: Reopened, order: Order) -> Result<Opened, Error> {
         journal: writer,
         span,
         past,
+        script: None,
     };
     let shared = start::share(order, begun, based);
     shared.count(|totals| {
@@ -216,8 +221,8 @@ fn past(read: Read, seq: u64, resumed: Event, models: &Models) -> Past {
         prev: read.chain,
         event: resumed,
     });
-    let all = models.default.iter().chain(models.roles.values().flatten());
-    let prices: BTreeMap<_, _> = all
+    let prices: BTreeMap<_, _> = models
+        .all()
         .map(|model| model.about())
         .filter_map(|about| Some((about.name, about.price?)))
         .collect();
@@ -242,7 +247,7 @@ fn base_of(past: &Past) -> Option<Base> {
 }
 
 /// The run's store as it stands; it must hold the base.
-async fn stored(order: &Order, dir: &Path, base: Base) -> Result<Based, Error> {
+pub(super) async fn stored(order: &Order, dir: &Path, base: Base) -> Result<Based, Error> {
     let lacks = |what: String| Error::Start {
         code: 3,
         kind: "store",
@@ -257,8 +262,15 @@ async fn stored(order: &Order, dir: &Path, base: Base) -> Result<Based, Error> {
         return Err(lacks("its base is not the one that was taken".to_owned()));
     }
     let tree = trees::tree(&store, &base.commit).await;
-    let tree = tree.map_err(start::base_failed)?;
-    Ok(Based { store, base, tree })
+    let tree = tree.map_err(base::failed)?;
+    let (history, told) = history::load(&store, &base);
+    Ok(Based {
+        store,
+        base,
+        tree,
+        history,
+        told,
+    })
 }
 
 /// The result of a run that has nothing left to do.
@@ -278,7 +290,7 @@ fn finished(state: &State, dir: &Path, raised: Raised) -> Option<Summary> {
 }
 
 /// How the run was started, or last resumed.
-fn kept_of(lines: &[Line], started: &RunStarted) -> Result<Kept, String> {
+pub(super) fn kept_of(lines: &[Line], started: &RunStarted) -> Result<Kept, String> {
     let resumed = lines.iter().rev().find_map(|line| match &line.event {
         Event::Resumed { options, .. } if !options.is_null() => Some(options),
         _ => None,
@@ -287,12 +299,30 @@ fn kept_of(lines: &[Line], started: &RunStarted) -> Result<Kept, String> {
     serde_json::from_value(options.clone()).map_err(|error| error.to_string())
 }
 
-fn plan_files(dir: &Path) -> Result<BTreeMap<String, String>, Error> {
-    if !dir.join(PLAN_FILES).exists() {
-        return Ok(BTreeMap::new());
+/// The plan's text: plan.yaml, and where that is gone what the journal has of it.
+pub(super) fn plan_text(dir: &Path, started: &RunStarted) -> Result<String, Error> {
+    match text(dir, "plan.yaml") {
+        Err(_) if !started.plan.is_empty() => Ok(started.plan.clone()),
+        read => read,
     }
-    let text = text(dir, PLAN_FILES)?;
-    serde_json::from_str(&text).map_err(|error| unreadable(dir, &format!("{PLAN_FILES}: {error}")))
+}
+
+/// The files that the plan names; as `plan_text`.
+pub(super) fn plan_files(
+    dir: &Path,
+    started: &RunStarted,
+) -> Result<BTreeMap<String, String>, Error> {
+    if !dir.join(PLAN_FILES).exists() {
+        return Ok(started.plan_files.clone());
+    }
+    let read = text(dir, PLAN_FILES).and_then(|text| {
+        serde_json::from_str(&text)
+            .map_err(|error| unreadable(dir, &format!("{PLAN_FILES}: {error}")))
+    });
+    match read {
+        Err(_) if !started.plan_files.is_empty() => Ok(started.plan_files.clone()),
+        read => read,
+    }
 }
 
 fn text(dir: &Path, name: &str) -> Result<String, Error> {
@@ -326,7 +356,19 @@ fn name(dir: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn not_begun(dir: &Path) -> Error {
+fn replay(started: &RunStarted, of: &crate::id::RunId) -> Error {
+    Error::Start {
+        code: 2,
+        kind: "run",
+        message: format!(
+            "the run {} is a replay of {of}, which does not go on",
+            started.run
+        ),
+        hint: format!("wharf replay {of}"),
+    }
+}
+
+pub(super) fn not_begun(dir: &Path) -> Error {
     Error::Start {
         code: 2,
         kind: "run",
@@ -338,7 +380,7 @@ fn not_begun(dir: &Path) -> Error {
     }
 }
 
-fn unreadable(dir: &Path, why: &str) -> Error {
+pub(super) fn unreadable(dir: &Path, why: &str) -> Error {
     Error::Start {
         code: 3,
         kind: "state",

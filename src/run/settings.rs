@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::history;
 use super::shared::Shared;
 use crate::sandbox::{FileLimits, Image, ImageSpec, Labels, Network, Pull, Recipe, Spec};
 use crate::workspace::{self, Store};
@@ -13,6 +14,22 @@ pub(super) fn spec(
     sandbox: &plan::Sandbox,
     image: Image,
     subtask: &str,
+    network: Network,
+) -> Spec {
+    let labels = Labels {
+        machine: shared.options.machine.clone(),
+        state: shared.options.state.display().to_string(),
+        run: shared.id.to_string(),
+        subtask: subtask.to_owned(),
+    };
+    spec_of(sandbox, image, labels, network)
+}
+
+/// `spec` for whoever stands outside of a run.
+pub(super) fn spec_of(
+    sandbox: &plan::Sandbox,
+    image: Image,
+    labels: Labels,
     network: Network,
 ) -> Spec {
     Spec {
@@ -28,14 +45,10 @@ pub(super) fn spec(
             open: (sandbox.nofile.soft, sandbox.nofile.hard),
         },
         strict: sandbox.strict,
+        history: history::within(shared.history.as_ref(), sandbox.disk),
         network,
         runtime: sandbox.runtime.clone(),
-        labels: Labels {
-            machine: shared.options.machine.clone(),
-            state: shared.options.state.display().to_string(),
-            run: shared.id.to_string(),
-            subtask: subtask.to_owned(),
-        },
+        labels,
     }
 }
 

@@ -9,9 +9,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::board::{Board, Notice, Totals, Watch};
+use super::consent::Office;
 use super::gate::Gates;
 use super::past::Past;
 use super::pot::Pot;
+use super::replay::Script;
 use super::{Models, Options, Stopper};
 use crate::id::{RoleName, RunId};
 use crate::journal::{self, Event, Writer};
@@ -29,12 +31,16 @@ pub(super) struct Shared {
     pub options: Options,
     pub store: Store,
     pub base: Base,
+    /// What agents' own repositories begin with.
+    pub history: Option<Arc<sandbox::History>>,
     /// Paths of the base that exist, for protection; paths withheld from agents.
     pub base_paths: Arc<BTreeSet<String>>,
     pub hidden: BTreeSet<String>,
     pub journal: Writer,
     /// What earlier processes did of the run.
     pub past: Past,
+    /// The recording that this run is a replay of.
+    pub script: Option<Arc<Script>>,
     pub engine: Arc<dyn sandbox::Engine>,
     /// Where agents' sandboxes come from.
     pub pool: sandbox::Pool,
@@ -45,6 +51,8 @@ pub(super) struct Shared {
     pub hopeless: watch::Sender<BTreeMap<String, (String, String)>>,
     /// Limits that were warned of, each once for the whole run.
     pub doubted: watch::Sender<BTreeSet<String>>,
+    /// Who consents, and what hooks run.
+    pub consent: Office,
     pub board: Arc<Board>,
     pub watch: Arc<dyn Watch>,
     pub stop: Stopper,

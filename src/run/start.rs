@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use super::base::{self, Based};
 use super::board::{Board, Notice};
+use super::consent::Office;
 use super::drive::Drive;
 use super::egress;
 use super::fresh::Fresh;
@@ -15,25 +16,16 @@ use super::kept::Kept;
 use super::past::Past;
 use super::pot::{Limits, Pot};
 use super::price::check;
+use super::replay::Script;
 use super::shared::Shared;
-use super::{Delivery, Error, Order, Summary, changed, finish, lock, trees};
+use super::{Error, Order, Summary, changed, finish, lock};
 use crate::id::RunId;
 use crate::journal::{self, Event, RunStarted, Writer};
-use crate::plan;
-use crate::sandbox::{Pool, Tree};
+use crate::sandbox::Pool;
 use crate::trace::{RunStart, Span};
-use crate::workspace::{Base, Source, Store, branch_free};
-
-/// Bytes of one file, of all files, and the number of files that a base snapshot takes.
-const MAX_FILE: u64 = 256 << 20;
-const MAX_TOTAL: u64 = 4 << 30;
-const MAX_FILES: usize = 250_000;
 
 /// The files that a plan names, beside `plan.yaml` in the run's directory.
 pub(super) const PLAN_FILES: &str = "plan.files.json";
-
-/// The status of a run that a signal ended.
-const INTERRUPTED: &str = "interrupted";
 
 /// Runs a task under a plan to its end. An error means that the run could not start, or that its
 /// own records failed; everything else is in the summary.
@@ -98,6 +90,7 @@ pub(super) struct Begun {
     pub journal: Writer,
     pub span: Span,
     pub past: Past,
+    pub script: Option<Arc<Script>>,
 }
 
 async fn open(order: Order) -> Result<Opened, Error> {
@@ -117,13 +110,14 @@ async fn open(order: Order) -> Result<Opened, Error> {
         .await?;
     fresh.begun();
     order.watch.notice(&announcement(&order, &id, &dir));
-    let based = based(&order, &dir, &writer).await?;
+    let based = base::taken(&order, &dir, &writer).await?;
     let begun = Begun {
         id,
         dir,
         journal: writer,
         span,
         past: Past::default(),
+        script: None,
     };
     Ok(Opened {
         shared: Arc::new(share(order, begun, based)),
@@ -133,7 +127,7 @@ async fn open(order: Order) -> Result<Opened, Error> {
 }
 
 /// The files that the plan names, as they were read; a resumed run reads its plan from these.
-fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
+pub(super) fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
     if order.keep.plan_files.is_empty() {
         return Ok(());
     }
@@ -141,86 +135,24 @@ fn keep_files(order: &Order, dir: &Path) -> Result<(), Error> {
     write(&dir.join(PLAN_FILES), &text)
 }
 
-/// Takes the base and journals it; a run that is told to stop meanwhile ends.
-pub(super) async fn based(order: &Order, dir: &Path, writer: &Writer) -> Result<Based, Error> {
-    let based = tokio::select! {
-        based = take_base(order, dir) => based,
-        () = order.stop.cancel.cancelled() => Err(stopped_early(order)),
-    };
-    let based = match based {
-        Ok(based) => based,
-        Err(error) => {
-            // Where this cannot be written either, the first failure is the one to tell.
-            drop(writer.append(never_started(&error)).await);
-            return Err(error);
-        }
-    };
-    let taken = Event::BaseTaken {
-        commit: based.base.commit.clone(),
-        tree: based.base.tree.clone(),
-        files: based.base.files,
-        bytes: based.base.bytes,
-        details: serde_json::to_value(&based.base).unwrap_or_default(),
-    };
-    writer.append(taken).await?;
-    Ok(based)
-}
-
-/// The run's store with the base in it.
-pub(super) struct Based {
-    pub store: Store,
-    pub base: Base,
-    pub tree: Tree,
-}
-
-async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
-    let store = Store::create(order.options.git.clone(), dir.join("store.git"))
-        .await
-        .map_err(base_failed)?;
-    let source = source(&order.workspace, &order.plan);
-    if let Delivery::Branch(name) = &order.options.delivery {
-        let free = branch_free(&order.options.git, &order.workspace, name).await;
-        free.map_err(base_failed)?;
+/// Everything that the tasks of the run may read; what the base had to tell is told.
+pub(super) fn share(order: Order, begun: Begun, mut based: Based) -> Shared {
+    let told = based.told.take();
+    let shared = gathered(order, begun, based);
+    if let Some(text) = told {
+        shared.warn(text);
     }
-    let base = store.base(&source).await.map_err(base_failed)?;
-    let tree = trees::tree(&store, &base.commit)
-        .await
-        .map_err(base_failed)?;
-    order.watch.notice(&Notice::Base {
-        files: base.files,
-        bytes: base.bytes,
-        dirty: base.dirty,
-        hidden: base.hidden.clone(),
-        left_out: base.left_out.clone(),
-    });
-    Ok(Based { store, base, tree })
+    shared
 }
 
-/// What of a workspace becomes its base.
-pub(super) fn source(workspace: &Path, plan: &plan::Plan) -> Source {
-    Source {
-        path: workspace.to_owned(),
-        hide: plan.workspace.hide.clone(),
-        max_file: MAX_FILE,
-        max_total: MAX_TOTAL,
-        max_files: MAX_FILES,
-    }
-}
-
-/// Everything that the tasks of the run may read.
-pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
+fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
     let limits = Limits {
         tokens: order.plan.run.tokens,
         cost_usd: order.plan.run.cost_usd,
     };
     let (pot, keeper) = Pot::new(limits, begun.past.spent);
     tokio::spawn(keeper);
-    let models = order
-        .models
-        .default
-        .iter()
-        .chain(order.models.roles.values().flatten());
-    let gates = Gates::new(models.map(|m| m.about().provider));
+    let gates = Gates::new(order.models.all().map(|m| m.about().provider));
     let names = based
         .tree
         .entries
@@ -228,7 +160,11 @@ pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
         .map(|p| String::from_utf8_lossy(p).into_owned());
     let board = Arc::new(Board::default());
     order.watch.board(board.clone());
+    let own = order.keep.plan_path.as_deref().and_then(Path::parent);
+    let own = own.unwrap_or(&order.workspace).to_owned();
+    let consent = Office::new(&order.plan, &own, order.consent, &begun.past.grants);
     Shared {
+        consent,
         base_paths: Arc::new(names.collect()),
         hidden: based.base.hidden.iter().cloned().collect(),
         id: begun.id,
@@ -239,9 +175,11 @@ pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
         options: order.options,
         store: based.store,
         base: based.base,
+        history: based.history,
         journal: begun.journal,
         spent: begun.past.active(),
         past: begun.past,
+        script: begun.script,
         pool: Pool::new(order.engine.clone(), &order.stop.cancel),
         engine: order.engine,
         models: order.models,
@@ -257,35 +195,7 @@ pub(super) fn share(order: Order, begun: Begun, based: Based) -> Shared {
     }
 }
 
-fn stopped_early(order: &Order) -> Error {
-    Error::Start {
-        code: order.stop.exit_code.load(Ordering::SeqCst),
-        kind: INTERRUPTED,
-        message: "stopped by a signal before the workspace was read".to_owned(),
-        hint: "nothing was changed; start it again".to_owned(),
-    }
-}
-
-/// The last line of a run whose base could not be taken.
-fn never_started(error: &Error) -> Event {
-    let (exit_code, status) = match error {
-        Error::Start {
-            code,
-            kind: INTERRUPTED,
-            ..
-        } => (*code, INTERRUPTED),
-        Error::Start { code, .. } => (*code, "error"),
-        _ => (3, "error"),
-    };
-    Event::RunEnded {
-        status: status.to_owned(),
-        exit_code,
-        reason: error.to_string(),
-        result: serde_json::Value::Null,
-    }
-}
-
-fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
+pub(super) fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
     RunStarted {
         wharf_version: env!("CARGO_PKG_VERSION").to_owned(),
         journal: journal::VERSION,
@@ -296,6 +206,9 @@ fn started(order: &Order, id: &RunId, span: &Span) -> RunStarted {
         workspace: order.workspace.display().to_string(),
         models: finish::model_names(&order.models),
         options: serde_json::to_value(Kept::of(order)).unwrap_or_default(),
+        plan: order.plan_text.clone(),
+        plan_files: order.keep.plan_files.clone(),
+        replay_of: None,
         trace_id: span.trace_id(),
         root_span: span.span_id(),
     }
@@ -321,7 +234,7 @@ fn new_id() -> RunId {
 }
 
 /// Makes the run's directory and takes its lock; the lock is what tells a live run from a dead one.
-fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
+pub(super) fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, File), Error> {
     let runs = state.join("runs");
     let dir = runs.join(id.as_str());
     let failed = |error: std::io::Error| Error::Start {
@@ -366,17 +279,4 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     // The name is on disk too: after a power loss the file is the old one or this one.
     let folder = File::open(folder).map_err(io("sync the folder of"))?;
     folder.sync_all().map_err(io("sync the folder of"))
-}
-
-pub(super) fn base_failed(error: crate::workspace::Error) -> Error {
-    let (code, hint) = match &error {
-        crate::workspace::Error::Refused { hint, .. } => (2, hint.clone()),
-        _ => (3, "see wharf doctor".to_owned()),
-    };
-    Error::Start {
-        code,
-        kind: "workspace",
-        message: error.to_string(),
-        hint,
-    }
 }

@@ -1,6 +1,7 @@
 //! The run's status, from facts alone: pure.
 
 use super::summary::{Status, VerdictStatus};
+use crate::agent::Limit;
 
 /// What decides a run's status.
 #[derive(Clone, Debug, Default)]
@@ -10,7 +11,7 @@ pub(super) struct Facts {
     /// Docker, the model's endpoint, the key or the disk failed.
     pub environment: Option<String>,
     /// A limit of the run.
-    pub limited: Option<String>,
+    pub limited: Option<Limit>,
     /// Why subtasks of the last round failed, or why there was no plan.
     pub failed: Vec<String>,
     /// `--no-verify`.
@@ -63,6 +64,7 @@ pub(super) fn judge(facts: &Facts) -> (Status, i32, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Resource;
 
     #[test]
     fn the_gravest_fact_decides() {
@@ -73,7 +75,10 @@ mod tests {
         assert_eq!(judge(&facts).1, 0);
         facts.failed.push("a failed".to_owned());
         assert_eq!(judge(&facts).0, Status::Failed);
-        facts.limited = Some("10 tokens".to_owned());
+        facts.limited = Some(Limit {
+            of: Resource::Tokens,
+            limit: "10 tokens".to_owned(),
+        });
         assert_eq!(judge(&facts).1, 5);
         facts.environment = Some("no Docker".to_owned());
         assert_eq!(judge(&facts).1, 3);

@@ -49,6 +49,13 @@ pub struct Summary {
     pub summary: String,
 }
 
+impl Summary {
+    /// True when the verdict is a pass, whatever became of the result afterwards.
+    pub fn has_passed(&self) -> bool {
+        self.verdict.as_ref().map(|verdict| verdict.status) == Some(VerdictStatus::Pass)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {

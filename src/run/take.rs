@@ -6,7 +6,7 @@ use super::board::Notice;
 use super::drive::{Done, Drive};
 use super::schedule::Place;
 use super::worker::End;
-use super::{Error, ends};
+use super::{Error, emptied, ends, salvage};
 use crate::agent::Stop;
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::{AgentKind, Event, SubtaskStatus};
@@ -31,8 +31,12 @@ impl Drive {
         self.merges
             .know(&end.snapshot, std::slice::from_ref(&end.start));
         let changed = self.changed(&end.start, &end.snapshot).await?;
-        let emptied = end.snapshot != end.start && self.emptied(&end.start, &end.snapshot).await?;
-        let verdict = ends::of(&end.outcome.ended, emptied);
+        let accident = emptied::accident(&self.shared.store, &end.start, &end.snapshot).await;
+        let accident = accident.map_err(|source| Error::Workspace { source })?;
+        let mut verdict = ends::of(&end.outcome.ended, accident);
+        if let (Err(_), ends::End::Failed(reason)) = (&end.outcome.ended, &mut verdict) {
+            *reason = salvage::with_facts(std::mem::take(reason), &changed, &end.commands);
+        }
         if let Err(stop) = &end.outcome.ended {
             self.note_stop(stop);
         }
@@ -71,7 +75,7 @@ impl Drive {
             self.note_stop(stop);
         }
         let changed = self.changed(&end.start, &end.snapshot).await?;
-        let verdict = ends::of(&end.outcome.ended, false);
+        let verdict = ends::of(&end.outcome.ended, None);
         self.tell_end(&end, &verdict, changed.len());
         match verdict {
             ends::End::Done(report) => {
@@ -175,8 +179,8 @@ impl Drive {
             Stop::Broken { .. } => {
                 self.facts.environment.get_or_insert(stop.to_string());
             }
-            Stop::RunLimit { limit } => {
-                self.facts.limited.get_or_insert(limit.clone());
+            Stop::RunLimit(limit) => {
+                self.facts.limited.get_or_insert_with(|| limit.clone());
                 self.halted = true;
             }
             _ => {}
@@ -201,16 +205,6 @@ impl Drive {
             .iter()
             .map(|d| crate::workspace::display(&d.path))
             .collect())
-    }
-
-    async fn emptied(&self, from: &CommitId, to: &CommitId) -> Result<bool, Error> {
-        let count = async |commit| {
-            let files = self.shared.store.files(commit).await;
-            files
-                .map(|f| f.len())
-                .map_err(|source| Error::Workspace { source })
-        };
-        Ok(count(to).await? == 0 && count(from).await? > 1)
     }
 
     fn tell_end(&self, end: &End, verdict: &ends::End, changed_files: usize) {

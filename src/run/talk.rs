@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::pot::Amount;
-use crate::agent::{CallOutput, Stop};
+use crate::agent::{CallOutput, Stop, Way};
 use crate::id::CommitId;
 use crate::journal::{AgentEnd, AgentKind};
+use crate::model::Key;
 
 /// An agent's conversation so far.
 #[derive(Clone, Debug)]
@@ -23,8 +24,12 @@ pub(super) struct Talk {
     pub turns: Vec<Turn>,
     /// What it was told when it went on in another process, by the turn at whose end.
     pub told: BTreeMap<u32, String>,
-    /// The last call that is settled: answered, or given up.
+    /// The last of its own calls that was answered.
     pub calls: u32,
+    /// Summaries of it that were paid for, by their number.
+    pub summaries: BTreeMap<u32, Value>,
+    /// How it was shortened, in order, each with the turns done by then.
+    pub shortened: Vec<(u32, Way)>,
     pub ended: Option<AgentEnd>,
     /// The request that is out and has no answer, with what it may cost.
     out: Option<(u32, Amount)>,
@@ -50,6 +55,8 @@ impl Talk {
             turns: Vec::new(),
             told: BTreeMap::new(),
             calls: 0,
+            summaries: BTreeMap::new(),
+            shortened: Vec::new(),
             ended: None,
             out: None,
             before: Duration::ZERO,
@@ -66,18 +73,28 @@ impl Talk {
         self.out = Some((call, worst));
     }
 
-    /// A request came to nothing and is not tried again, or will be.
-    pub fn failed(&mut self, call: u32, for_good: bool) {
+    /// A request came to nothing. Its number is free again: a recording has no gap there.
+    pub fn failed(&mut self) {
         self.out = None;
-        if for_good {
-            self.calls = self.calls.max(call);
-        }
     }
 
     pub fn answered(&mut self, call: u32, reply: Value) {
         self.out = None;
-        self.calls = self.calls.max(call);
-        self.replies.push(reply);
+        match call.checked_sub(Key::SUMMARIES) {
+            Some(number) => drop(self.summaries.insert(number, reply)),
+            None => {
+                self.calls = self.calls.max(call);
+                self.replies.push(reply);
+            }
+        }
+    }
+
+    /// Its conversation was shortened. What could be found out again is not kept.
+    pub fn shorten(&mut self, after: u32, how: &Value) {
+        let way = serde_json::from_value::<Way>(how.clone());
+        if let Some(way) = way.ok().filter(Way::is_recorded) {
+            self.shortened.push((after, way));
+        }
     }
 
     pub fn turn(&mut self, turn: Turn) {
@@ -99,6 +116,8 @@ impl Talk {
         self.ended = Some(end).filter(is_final);
         if self.ended.is_some() {
             self.replies.clear();
+            self.summaries.clear();
+            self.shortened.clear();
             if self.kind != AgentKind::Verifier {
                 self.turns.clear();
             }
@@ -141,8 +160,12 @@ pub(super) fn is_final(end: &AgentEnd) -> bool {
     let stop = end.stop.clone().map(serde_json::from_value::<Stop>);
     match stop {
         Some(Ok(stop)) => match stop {
-            Stop::AgentLimit { .. } | Stop::NoCall { .. } | Stop::Stalled { .. } => true,
-            Stop::RunLimit { .. }
+            Stop::AgentLimit { .. }
+            | Stop::NoCall { .. }
+            | Stop::NoReport { .. }
+            | Stop::Stalled { .. }
+            | Stop::Hook { .. } => true,
+            Stop::RunLimit(_)
             | Stop::Model { .. }
             | Stop::ContextOverflow
             | Stop::Environment { .. }

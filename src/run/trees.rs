@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{BoxStream, StreamExt};
 
+use super::instructions;
 use crate::id::{BlobId, CommitId};
 use crate::sandbox::{self, Changes, Entry, Tree};
 use crate::workspace::{self, Edit, Store};
@@ -17,26 +18,21 @@ const LOADED: u64 = 8 << 20;
 pub(super) struct Standing {
     pub commit: CommitId,
     pub tree: Arc<Tree>,
-    /// AGENTS.md at the top, where there is one.
-    pub agents_md: Option<String>,
+    /// Its AGENTS.md files, the one at its top first.
+    pub instructions: Vec<(String, String)>,
 }
 
 impl Standing {
     /// Reads a commit's list of files; their bytes stay in the store.
     pub async fn of(store: &Store, commit: &CommitId) -> Result<Self, workspace::Error> {
-        const AGENTS_MD: &[u8] = b"AGENTS.md";
         let mut tree = tree(store, commit).await?;
         if tree.entries.values().map(|entry| entry.size).sum::<u64>() <= LOADED {
             tree.contents = Arc::new(Loaded::of(store, &tree).await?);
         }
-        let agents_md = match tree.entries.contains_key(AGENTS_MD) {
-            true => store.blob(commit, AGENTS_MD).await?,
-            false => None,
-        };
         Ok(Self {
             commit: commit.clone(),
+            instructions: instructions::of(&tree).await,
             tree: Arc::new(tree),
-            agents_md: agents_md.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
         })
     }
 }
@@ -114,6 +110,34 @@ impl sandbox::Contents for Blobs {
     fn read(&self, ids: Vec<String>) -> BoxStream<'static, std::io::Result<Bytes>> {
         self.0.read(ids.into_iter().map(BlobId::new).collect())
     }
+}
+
+/// What leads from one commit's files to another's.
+pub(super) async fn between(
+    store: &Store,
+    from: &CommitId,
+    to: &CommitId,
+) -> Result<Changes, workspace::Error> {
+    let mut changes = Changes::default();
+    if from == to {
+        return Ok(changes);
+    }
+    let before = tree(store, from).await?.entries;
+    let mut after = tree(store, to).await?;
+    let gone = before.keys().filter(|p| !after.entries.contains_key(*p));
+    changes.deletes = gone.cloned().collect();
+    after
+        .entries
+        .retain(|path, entry| before.get(path) != Some(entry));
+    let Loaded(contents) = Loaded::of(store, &after).await?;
+    for (path, entry) in after.entries {
+        changes.puts.push(sandbox::Put {
+            content: contents.get(&entry.id).cloned().unwrap_or_default(),
+            mode: entry.mode,
+            path,
+        });
+    }
+    Ok(changes)
 }
 
 /// What may be committed, and what was left out with the reason.

@@ -11,7 +11,7 @@ use super::desk::Desk;
 use super::recall::{self, Recalled};
 use super::shared::Shared;
 use super::trees::Standing;
-use super::{egress, settings};
+use super::{egress, hooking, salvage, settings};
 use crate::agent::{self, Assignment, Outcome, Stop};
 use crate::id::CommitId;
 use crate::journal::{Agent, AgentEnd, AgentKind, Event};
@@ -43,6 +43,8 @@ pub(super) struct End {
     /// What it made, on top of `start`; equal to it when nothing changed.
     pub snapshot: CommitId,
     pub left_out: Vec<(String, String)>,
+    /// The commands it ran last, where it ended without its ending call.
+    pub commands: Vec<String>,
     pub tokens: u64,
     pub cost_usd: Option<f64>,
     pub span: Span,
@@ -64,6 +66,10 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
         .board
         .remove(who.subtask.as_str())
         .map_or((0, None), |row| (row.tokens, row.cost_usd));
+    let commands = match outcome.ended {
+        Err(_) => salvage::commands(&outcome.results),
+        Ok(_) => Vec::new(),
+    };
     let mut end = End {
         who,
         kind,
@@ -71,6 +77,7 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
         outcome,
         snapshot,
         left_out,
+        commands,
         tokens,
         cost_usd,
         span,
@@ -100,6 +107,9 @@ async fn at_desk(
     recalled: Option<Recalled>,
     span: Span,
 ) -> Result<(Outcome, CommitId, Vec<(String, String)>), Stop> {
+    if recalled.is_none() {
+        hooking::starting(shared, &job.who).await?;
+    }
     let models = shared.models_of(&job.role).to_vec();
     let window = window(&job.role, &models);
     let ending = ending(job.kind);
@@ -121,20 +131,22 @@ async fn at_desk(
         accept,
     )
     .await?;
-    let (past, spent) = match recalled {
+    let (past, shortened, spent) = match recalled {
         Some(recalled) => {
             desk.recall(&recalled);
-            (recalled.past, recalled.spent)
+            (recalled.past, recalled.shortened, recalled.spent)
         }
-        None => (Vec::new(), Duration::ZERO),
+        None => (Vec::new(), Vec::new(), Duration::ZERO),
     };
     let assignment = Assignment {
         system: job.role.prompt.clone(),
         first: job.first,
         ending,
         tools,
-        compaction: shared.plan.compaction,
+        compaction: shared.plan.compaction.clone(),
         context_window: window,
+        summary_window: summary_window(shared, window),
+        shortened,
         key: key(&job.who),
         past,
         spent,
@@ -178,6 +190,13 @@ fn key(who: &Agent) -> Key {
 fn window(role: &plan::Role, models: &[Arc<dyn Model>]) -> u64 {
     let known = models.iter().map(|m| m.about().context_window).min();
     role.context_window.or(known).unwrap_or(128_000)
+}
+
+/// The same for requests that ask for a summary.
+fn summary_window(shared: &Shared, own: u64) -> u64 {
+    let known = shared.models.summary.iter();
+    let known = known.map(|model| model.about().context_window).min();
+    known.unwrap_or(own)
 }
 
 fn open_span(shared: &Shared, job: &Job) -> Span {
@@ -260,6 +279,7 @@ fn ended(end: &End) -> Event {
                 .iter()
                 .map(|(path, why)| format!("{path}: {why}"))
                 .collect(),
+            commands: end.commands.clone(),
         },
     }
 }

@@ -199,6 +199,7 @@ impl Oven<'_> {
                 ..FileLimits::default()
             },
             strict: false,
+            history: None,
             network: if network.is_some() {
                 Network::Full
             } else {

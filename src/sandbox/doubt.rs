@@ -300,6 +300,7 @@ mod tests {
             disk: 1 << 30,
             files: FileLimits::default(),
             strict: true,
+            history: None,
             network: Network::None,
             runtime: None,
             labels: Labels {

@@ -23,8 +23,10 @@ mod doubt;
 pub mod egress;
 mod engine;
 mod facts;
+mod history;
 mod ignore_file;
 mod image;
+mod known;
 mod layer;
 mod limits;
 mod link;
@@ -57,7 +59,9 @@ pub use docker::Docker;
 pub use doubt::{Doubt, Holds, Limit};
 pub use engine::Engine;
 pub use facts::{EngineFacts, Info};
+pub use history::History;
 pub use image::BUILT_IN;
+pub use known::Known;
 pub use limits::FileLimits;
 pub use pool::{Pool, Wanted};
 pub use profile::profile;
@@ -124,6 +128,11 @@ pub trait Sandbox: Send + Sync {
     /// as the new state: paths, modes, bytes. Never follows a link.
     fn scan(&self) -> BoxFuture<'_, Result<Changes, Error>>;
 
+    /// What call `number` of the conversation came to, in a sandbox that only gives recorded results.
+    fn known(&self, _number: u32, _tool: &str, _arguments: &serde_json::Value) -> Option<Known> {
+        None
+    }
+
     /// What the container is: for prompts, spans and messages.
     fn facts(&self) -> &Facts;
 
@@ -182,7 +191,9 @@ pub struct Spec {
     pub network: Network,
     /// Docker's name of a runtime (`runsc`), or the engine's default.
     pub runtime: Option<String>,
-    /// Give the agent a `.git` of its own in /workspace, made by the toolbox side from `Tree::history`.
+    /// What the agent's own repository in /workspace begins with; without it, it has one commit, and none
+    /// where the tree has more than 20,000 files.
+    pub history: Option<Arc<History>>,
     pub labels: Labels,
 }
 

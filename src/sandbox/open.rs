@@ -29,13 +29,31 @@ pub(super) async fn start(
         image: Some(layer.map_or(&spec.image.id, |layer| &layer.image).clone()),
         ..profile::profile(spec, &docker.info.facts, network.as_deref())
     };
-    match launch(docker, spec, (body, network.as_deref()), cancel).await {
+    let launched = launch(docker, spec, (body, network.as_deref()), cancel).await;
+    match begun(launched, spec, layer, cancel).await {
         Ok(remote) => Ok(Vacancy::new(remote, standing)),
         Err(error) => {
             network::discard(docker, network.as_deref()).await;
             Err(error)
         }
     }
+}
+
+/// Gives the history that the spec asks for; a layer holds it already.
+async fn begun(
+    launched: Result<Remote, Error>,
+    spec: &Spec,
+    layer: Option<&Layer>,
+    cancel: &CancellationToken,
+) -> Result<Remote, Error> {
+    let remote = launched?;
+    if let Some(history) = spec.history.as_ref().filter(|_| layer.is_none())
+        && let Err(error) = call::unless(cancel, remote.give(history)).await
+    {
+        remote.close().await;
+        return Err(error);
+    }
+    Ok(remote)
 }
 
 /// The network that the spec asks for, made for this sandbox alone.

@@ -255,6 +255,7 @@ mod tests {
             disk: 1 << 30,
             files: FileLimits::default(),
             strict: false,
+            history: None,
             network: Network::None,
             runtime: None,
             labels: Labels {

@@ -85,6 +85,7 @@ pub(super) fn verb(request: &Request) -> &'static str {
         Request::Write { .. } => "write",
         Request::List { .. } => "list",
         Request::Grep { .. } => "grep",
+        Request::History { .. } => "history",
         Request::Upload { .. } => "upload",
         Request::Ledger => "ledger",
         Request::Scan => "scan",

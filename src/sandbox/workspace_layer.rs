@@ -27,7 +27,7 @@ use super::{container, open, profile, shelf};
 /// The repository of layers; a tag is the key of what one holds.
 pub(super) const LAYERS: &str = "wharf/layer";
 /// Changes when layers are made otherwise, so that older ones are not taken for equal.
-const FORMAT: &[u8] = b"1";
+const FORMAT: &[u8] = b"2";
 
 /// Gives the layer of the tree on the spec's image, made now unless the engine has it.
 pub(super) async fn make(
@@ -38,7 +38,13 @@ pub(super) async fn make(
     cancel: &CancellationToken,
 ) -> Result<Layer, Error> {
     let name = name(&tree);
-    let key = short_hash(&[FORMAT, spec.image.id.as_bytes(), name.as_bytes()]);
+    let history = spec.history.as_ref().map_or("", |history| &history.tip);
+    let key = short_hash(&[
+        FORMAT,
+        spec.image.id.as_bytes(),
+        name.as_bytes(),
+        history.as_bytes(),
+    ]);
     let layer = Layer {
         image: format!("{LAYERS}:{key}"),
         base: spec.image.id.clone(),
@@ -118,6 +124,7 @@ impl Maker<'_> {
         vacancy.end().await;
         let (image, sent) = filled?;
         self.spec.image.id = image;
+        self.spec.history = None;
 
         progress.say("layer: noting how they lie there (2/2)");
         let mut vacancy = open::start(self.docker, &self.spec, None, self.cancel).await?;

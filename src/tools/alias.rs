@@ -127,7 +127,7 @@ pub fn understand(
     })
 }
 
-enum Understood {
+pub(super) enum Understood {
     Tool(&'static str),
     Call(Meant),
 }
@@ -139,7 +139,10 @@ fn tidy(name: &str) -> String {
     name.trim().to_string()
 }
 
-fn elsewhere(name: &str, arguments: &mut Map<String, Value>) -> Result<Understood, Refusal> {
+pub(super) fn elsewhere(
+    name: &str,
+    arguments: &mut Map<String, Value>,
+) -> Result<Understood, Refusal> {
     let tool = match name {
         "shell" | "exec_command" | "execute" | "bash" | "sh" | "run_command"
         | "execute_command" | "run_shell_command" | "local_shell" | "terminal"
@@ -153,7 +156,7 @@ fn elsewhere(name: &str, arguments: &mut Map<String, Value>) -> Result<Understoo
             folder(arguments);
             "list_files"
         }
-        "search_code" | "grep_search" | "search_files" | "search" | "rg" => "grep",
+        "grep" | "search_code" | "grep_search" | "search_files" | "search" | "rg" => "grep",
         "str_replace_based_edit_tool" | "str_replace_editor" => return editor(arguments),
         "apply_patch" => return patch::understand(arguments).map(Understood::Call),
         _ => return Err(Refusal::Unknown),

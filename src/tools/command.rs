@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::files::{number, text};
 use super::spec::TIMEOUT_MAX;
-use super::{Output, OwnTool, Set, clip};
+use super::{Output, OwnTool, Set, clip, variables};
 use crate::sandbox::{Command, Error, Exit, Finished, ProcessAction, Sandbox, Stream};
 
 /// Characters of a command's output that `run_acceptance` keeps, from its end.
@@ -89,7 +89,11 @@ pub async fn acceptance(
     cancel: &CancellationToken,
 ) -> Result<Output, Error> {
     if set.acceptance.is_empty() {
-        return Ok(Output::done("this task has no acceptance commands"));
+        // Nothing ran, so nothing can rest on it.
+        return Ok(Output::refused(
+            "no_acceptance_commands",
+            "this task has no acceptance commands; check with bash what can be checked",
+        ));
     }
     let mut said = String::new();
     let mut worst = Output::done("");
@@ -123,7 +127,8 @@ pub async fn acceptance(
     Ok(worst)
 }
 
-/// A tool of the operator's: its command with the arguments as JSON on standard input.
+/// A tool of the operator's: its command with the arguments as JSON on standard input, and each in a
+/// variable of its own where it fits. Neither is ever read as shell text.
 pub async fn own(
     set: &Set,
     own: &OwnTool,
@@ -134,7 +139,8 @@ pub async fn own(
     // JSON text holds no raw newline, so no line of it can be the mark that ends it.
     let command = Command {
         line: format!(
-            "{{\n{}\n}} <<'WHARF_ARGUMENTS'\n{arguments}\nWHARF_ARGUMENTS",
+            "{}{{\n{}\n}} <<'WHARF_ARGUMENTS'\n{arguments}\nWHARF_ARGUMENTS",
+            variables::of(arguments),
             own.command
         ),
         timeout: set.timeout,

@@ -64,7 +64,8 @@ fn report() -> Value {
             "summary": {"type": "string"},
             "findings": texts(),
             "open_questions": texts(),
-            "notes": texts()
+            "notes": texts(),
+            "confirm_deletions": {"type": "boolean"}
         }),
         &["status", "summary"],
     )

@@ -6,23 +6,35 @@
 //! Never: a model, a conversation.
 
 mod alias;
+pub mod approvals;
 pub mod clip;
 mod command;
+pub mod commands;
 mod edit;
 mod ending;
 mod files;
+mod globs;
+pub mod hooks;
 mod json;
+mod listed;
 mod patch;
 pub mod path;
+pub mod program;
+mod quotes;
 pub mod rules;
 mod schema;
+mod shell;
 mod spec;
+mod variables;
+mod wild;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{self, Sandbox};
 
+pub use rules::Ruling;
 pub use spec::{
     FOUND_CHARS, GREP_DEFAULT, GREP_MAX, LINE_CHARS, LIST_MAX, READ_BYTES, READ_LINES, TIMEOUT_MAX,
     WRITE_BYTES,
@@ -38,7 +50,8 @@ pub struct Spec {
 }
 
 /// What a tool touches; permission rules order by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     Read,
     Write,
@@ -198,7 +211,8 @@ impl Set {
         self.specs.iter().any(|s| s.name == name)
     }
 
-    /// Names, validates and permits a call; `Err` is what to tell the model, without its number.
+    /// Names and validates a call and holds the rules against it; `Err` is what to tell the model, without
+    /// its number. One that needs consent is let through: see `ruling`.
     pub fn check(&self, name: &str, arguments: &str) -> Result<Call, Output> {
         let given = json::object(arguments).map_err(|reason| {
             let text = format!(
@@ -231,10 +245,15 @@ impl Set {
             kind: spec.kind,
             arguments: value,
         };
-        match self.policy.decide(&call) {
-            Ok(()) => Ok(call),
-            Err(reason) => Err(Output::refused("denied", reason)),
+        match self.policy.judge(&call) {
+            Ruling::Allowed | Ruling::Asked(_) => Ok(call),
+            Ruling::Denied(reason) => Err(Output::refused("denied", reason)),
         }
+    }
+
+    /// What mode and rules say of a call; nothing in its arguments changes that.
+    pub fn ruling(&self, call: &Call) -> Ruling {
+        self.policy.judge(call)
     }
 
     /// Runs a checked call; its text begins with `#number`. `Err` means that the sandbox broke.
@@ -246,6 +265,9 @@ impl Set {
         cancel: &CancellationToken,
     ) -> Result<Output, sandbox::Error> {
         let arguments = &call.arguments;
+        if let Some(known) = sandbox.known(number, &call.tool, arguments) {
+            return Ok(Output::recorded(known).numbered(number));
+        }
         let output = match call.tool.as_str() {
             "bash" => command::bash(self, arguments, sandbox, cancel).await?,
             "process" => command::process(self, arguments, sandbox).await?,
@@ -308,6 +330,16 @@ impl Output {
             failed: true,
             exit_code: None,
             error_type: Some(error_type),
+        }
+    }
+
+    /// A result that was recorded; of its failure only that it was one.
+    fn recorded(known: sandbox::Known) -> Self {
+        Self {
+            error_type: known.failed.then_some("tool_error"),
+            text: known.text,
+            failed: known.failed,
+            exit_code: known.exit_code,
         }
     }
 

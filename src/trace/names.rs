@@ -78,5 +78,12 @@ pub const TREE: &str = "wharf.tree";
 /// The process exit code of a run.
 pub const EXIT_CODE: &str = "wharf.exit_code";
 
+/// An event: an attempt of a model call failed.
+pub const ATTEMPT_FAILED: &str = "wharf.attempt.failed";
+/// Which attempt of its call, from 1.
+pub const ATTEMPT: &str = "wharf.attempt.number";
+/// Seconds until the next attempt; absent when there is none.
+pub const RETRY_SECONDS: &str = "wharf.attempt.retry_seconds";
+
 /// An event: a sandbox wanted to reach a server.
 pub const EGRESS: &str = "wharf.egress";

@@ -104,11 +104,11 @@ impl Store {
     }
 
     fn place<'a>(&self, root: &'a Root, directory: &'a Path) -> Place<'a> {
-        let ledger = self.dir.join("apply.json");
+        let record = self.dir.join("apply.json");
         Place {
             root,
             directory,
-            ledger,
+            record,
         }
     }
 
@@ -180,6 +180,10 @@ impl Store {
         let mut decision = decide(&item);
         if decision == Decision::Merge {
             decision = match self.merge_file(&item).await? {
+                // Both sides' changes stand there already, as after an apply that came before.
+                Some(merged) if item.now.as_ref().is_some_and(|now| stands(now, &merged)) => {
+                    Decision::Nothing
+                }
                 Some(merged) => Decision::Write(merged),
                 None => Decision::Conflict("it was changed here in the same lines"),
             };
@@ -276,6 +280,10 @@ fn look(
 }
 
 /// The three-way rule for one path.
+fn stands(now: &Content, version: &Version) -> bool {
+    (now.mode, &now.bytes[..]) == (version.mode, &version.bytes[..])
+}
+
 fn decide(item: &Item) -> Decision {
     let now = item.now.as_ref().map(|now| (now.mode, &now.bytes[..]));
     let old = item.old.as_ref().map(|old| (old.mode, &old.bytes[..]));

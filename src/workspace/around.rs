@@ -30,7 +30,8 @@ pub(super) async fn outer(git: &Git, dir: &Path, kind: GitKind) -> Result<String
     }
 }
 
-async fn ignored(git: &Git, dir: &Path) -> Result<bool, Error> {
+/// True when the repository around a directory ignores it as a whole.
+pub(super) async fn ignored(git: &Git, dir: &Path) -> Result<bool, Error> {
     // check-ignore refuses to run with literal pathspecs.
     let call = Call::new("check-ignore", dir)
         .args(["-q", "."])

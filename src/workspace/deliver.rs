@@ -5,11 +5,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use super::base::Start;
 use super::branch::{self, exists, refused};
 use super::differences::{Change, Entry};
 use super::git::{Call, Git, object_id, one_line};
+use super::landing::Landing;
 use super::quarantine::Quarantine;
+use super::start::Start;
 use super::{Base, Error, GitKind, Step, Store, import, path};
 use crate::id::CommitId;
 
@@ -88,14 +89,20 @@ impl Store {
             commits: 0,
         };
         let prefix = base.prefix.as_bytes();
-        if !(start.put.is_empty() && start.delete.is_empty()) {
-            plan.open(base, "working tree at start");
-            let lines = self.start_lines(base, start, prefix).await?;
-            plan.lines.extend(lines);
-        }
-        let mut before = &base.commit;
+        let starting = self.start_changes(base, start).await?;
+        let (mut before, mut of_steps) = (&base.commit, Vec::with_capacity(steps.len()));
         for step in steps {
-            let changes = self.changes(before, &step.commit).await?;
+            of_steps.push(self.changes(before, &step.commit).await?);
+            before = &step.commit;
+        }
+        let all = std::iter::once(&starting).chain(&of_steps).flatten();
+        let all: Vec<&Change> = all.collect();
+        let landing = self.landing(source, base, &all).await?;
+        if !starting.is_empty() {
+            plan.open(base, "working tree at start");
+            plan.lines.extend(change_lines(&starting, prefix, &landing));
+        }
+        for (step, changes) in steps.iter().zip(of_steps) {
             if let Some(change) = changes.iter().find(|change| start.is_foreign(&change.path)) {
                 let at = path::display(&change.path);
                 let what = format!(
@@ -104,31 +111,33 @@ impl Store {
                 return Err(refused(&what, "use --patch FILE or --apply"));
             }
             plan.open(base, &step.message);
-            plan.lines.extend(change_lines(&changes, prefix));
-            before = &step.commit;
+            plan.lines.extend(change_lines(&changes, prefix, &landing));
         }
         Ok(plan)
     }
 
-    async fn start_lines(
-        &self,
-        base: &Base,
-        start: &Start,
-        prefix: &[u8],
-    ) -> Result<Vec<Bytes>, Error> {
+    /// What differs between HEAD and the base.
+    async fn start_changes(&self, base: &Base, start: &Start) -> Result<Vec<Change>, Error> {
+        if start.put.is_empty() && start.delete.is_empty() {
+            return Ok(Vec::new());
+        }
         let files = self.files(&base.commit).await?;
         let files: BTreeMap<&[u8], _> = files.iter().map(|file| (&file.path[..], file)).collect();
-        let deletes = start
-            .delete
-            .iter()
-            .map(|at| import::delete(&path::join(prefix, at)));
+        let deletes = start.delete.iter().map(|at| Change {
+            path: at.clone(),
+            old: None,
+            new: None,
+        });
         let puts = start.put.iter().filter_map(|at| {
             let file = files.get(&at[..])?;
-            Some(import::link_to(
-                &path::join(prefix, at),
-                file.mode,
-                &file.blob,
-            ))
+            Some(Change {
+                path: at.clone(),
+                old: None,
+                new: Some(Entry {
+                    mode: file.mode,
+                    blob: file.blob.clone(),
+                }),
+            })
         });
         Ok(deletes.chain(puts).collect())
     }
@@ -155,13 +164,16 @@ impl Plan {
     }
 }
 
-fn change_lines(changes: &[Change], prefix: &[u8]) -> Vec<Bytes> {
+fn change_lines(changes: &[Change], prefix: &[u8], landing: &Landing) -> Vec<Bytes> {
     let full = |change: &Change| path::join(prefix, &change.path);
     let gone = changes.iter().filter(|change| change.new.is_none());
     let deletes = gone.map(|change| import::delete(&full(change)));
     let puts = changes.iter().filter_map(|change| {
-        let Entry { mode, blob } = change.new.as_ref()?;
-        Some(import::link_to(&full(change), *mode, blob))
+        let entry = change.new.as_ref()?;
+        Some(match landing.turned(&change.path, entry) {
+            Some(content) => import::put(&full(change), entry.mode, content),
+            None => import::link_to(&full(change), entry.mode, &entry.blob),
+        })
     });
     deletes.chain(puts).collect()
 }

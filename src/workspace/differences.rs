@@ -1,6 +1,6 @@
 //! What differs between two commits: as paths, as a patch, and where a plan forbids it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -17,6 +17,14 @@ pub struct Patch {
     pub content: Bytes,
     /// True when the limit cut it: then it cannot be applied.
     pub cut: bool,
+}
+
+/// How many of a commit's files another lacks, and of how many; a file that was moved is not lacking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    pub gone: usize,
+    /// 0 when none is gone.
+    pub of: usize,
 }
 
 /// One path with what stood and what stands there.
@@ -50,6 +58,26 @@ impl Store {
                 }
             })
             .collect())
+    }
+
+    /// What of the first commit's files the second holds under no name.
+    pub async fn removed(&self, from: &CommitId, to: &CommitId) -> Result<Removed, Error> {
+        let changes = self.changes(from, to).await?;
+        let held: HashSet<&BlobId> = changes
+            .iter()
+            .filter_map(|change| change.new.as_ref())
+            .map(|entry| &entry.blob)
+            .collect();
+        let gone = changes
+            .iter()
+            .filter(|change| change.new.is_none())
+            .filter_map(|change| change.old.as_ref());
+        let gone = gone.filter(|entry| !held.contains(&entry.blob)).count();
+        let of = match gone {
+            0 => 0,
+            _ => self.files(from).await?.len(),
+        };
+        Ok(Removed { gone, of })
     }
 
     pub(super) async fn changes(&self, a: &CommitId, b: &CommitId) -> Result<Vec<Change>, Error> {
@@ -134,10 +162,8 @@ impl Store {
         prefix: &str,
         out: &Path,
     ) -> Result<(), Error> {
-        let io = wrote(out);
         let file = self.patch_file(base, result, prefix, out).await?;
-        file.persist(out).map_err(|error| io(error.error))?;
-        Ok(())
+        replace(file, out)
     }
 
     /// `deliver_patch` that never takes the place of a file with anything else in it.
@@ -148,27 +174,8 @@ impl Store {
         prefix: &str,
         out: &Path,
     ) -> Result<(), Error> {
-        let io = wrote(out);
         let file = self.patch_file(base, result, prefix, out).await?;
-        if std::fs::symlink_metadata(out).is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
-            file.persist(out).map_err(|error| io(error.error))?;
-            return Ok(());
-        }
-        let Err(error) = file.persist_noclobber(out) else {
-            return Ok(());
-        };
-        if error.error.kind() != std::io::ErrorKind::AlreadyExists {
-            return Err(io(error.error));
-        }
-        // The same patch written twice is no error.
-        let ours = std::fs::read(error.file.path()).map_err(&io)?;
-        if std::fs::read(out).is_ok_and(|there| there == ours) {
-            return Ok(());
-        }
-        Err(Error::Refused {
-            what: format!("there is a file {} by now", out.display()),
-            hint: "remove it, or name another one".to_owned(),
-        })
+        settle(file, out)
     }
 
     /// The patch in a synced file of no name yet, beside where it is to go.
@@ -196,6 +203,33 @@ impl Store {
         file.as_file().sync_all().map_err(&io)?;
         Ok(file)
     }
+}
+
+fn replace(file: tempfile::NamedTempFile, out: &Path) -> Result<(), Error> {
+    let done = file.persist(out);
+    done.map(drop).map_err(|error| wrote(out)(error.error))
+}
+
+/// Puts the patch where nothing is yet, or an empty file, or the same patch.
+fn settle(file: tempfile::NamedTempFile, out: &Path) -> Result<(), Error> {
+    if std::fs::symlink_metadata(out).is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
+        return replace(file, out);
+    }
+    let Err(error) = file.persist_noclobber(out) else {
+        return Ok(());
+    };
+    if error.error.kind() != std::io::ErrorKind::AlreadyExists {
+        return Err(wrote(out)(error.error));
+    }
+    // The same patch written twice is no error.
+    let ours = std::fs::read(error.file.path()).map_err(wrote(out))?;
+    if std::fs::read(out).is_ok_and(|there| there == ours) {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        what: format!("there is a file {} by now", out.display()),
+        hint: "remove it, or name another one".to_owned(),
+    })
 }
 
 /// The error of writing a patch.

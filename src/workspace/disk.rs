@@ -98,6 +98,15 @@ impl Root {
         }
     }
 
+    /// Bytes of a file or link; none for whatever is not there, holds no content or cannot be looked at.
+    pub(super) fn size(&self, path: &[u8]) -> Option<u64> {
+        let stat = self.stat(path).ok()?.ok()?;
+        match kind(&stat) {
+            Found::File | Found::Link => u64::try_from(stat.st_size).ok(),
+            _ => None,
+        }
+    }
+
     /// Reads a file or link of at most `limit` bytes.
     pub(super) fn take(&self, path: &[u8], limit: u64) -> Result<Taken, std::io::Error> {
         match self.find(path)? {
@@ -117,23 +126,40 @@ impl Root {
         }))
     }
 
-    fn file(&self, path: &[u8], limit: u64) -> Result<Taken, std::io::Error> {
+    /// A file of any size for reading, and its size in bytes; None for what is no file.
+    pub(super) fn stream(&self, path: &[u8]) -> std::io::Result<Option<(std::fs::File, u64)>> {
+        if self.find(path)? != Found::File {
+            return Ok(None);
+        }
+        let (file, stat) = self.open_file(path)?;
+        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        Ok((kind(&stat) == Found::File).then_some((file, size)))
+    }
+
+    fn open_file(&self, path: &[u8]) -> std::io::Result<(std::fs::File, Stat)> {
         let (parent, name) = self.parent(path).map_err(Reached::into_errno)?;
         // Without NONBLOCK a FIFO put there meanwhile would hold the open for ever.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&parent, name, flags, Permissions::empty())?;
         let stat = rustix::fs::fstat(fd.as_fd())?;
+        Ok((fd.into(), stat))
+    }
+
+    fn file(&self, path: &[u8], limit: u64) -> Result<Taken, std::io::Error> {
+        let (file, stat) = self.open_file(path)?;
         match kind(&stat) {
             Found::File => {}
             other => return Ok(Taken::Is(other)),
         }
+        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        if size > limit {
+            return Ok(Taken::TooLarge(size));
+        }
         let mut bytes = Vec::new();
-        let file = std::fs::File::from(fd);
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > limit {
-            return Ok(Taken::TooLarge(
-                u64::try_from(stat.st_size).unwrap_or(u64::MAX),
-            ));
+            // It grew while it was read.
+            return Ok(Taken::TooLarge(bytes.len() as u64));
         }
         let executable = stat.st_mode & 0o100 != 0;
         Ok(Taken::Content(Content {

@@ -1,8 +1,8 @@
-//! Path patterns of `workspace.hide` and `protect`, and what they match.
+//! Path patterns of `workspace.hide`, `workspace.include` and `protect`, and what they match.
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::{Error, path};
+use super::{Error, Source, path};
 
 /// An ordered list of patterns; a later `!pattern` takes out what earlier ones matched.
 pub struct Globs(Vec<Rule>);
@@ -40,6 +40,36 @@ impl Globs {
             .iter()
             .any(|rule| !rule.takes_out && rule.covers(path));
         taken_in && !self.matches(path)
+    }
+}
+
+/// What is kept from agents: `hide`, less what `include` names.
+pub(super) struct Withheld {
+    hide: Globs,
+    include: Globs,
+}
+
+impl Withheld {
+    pub fn of(source: &Source) -> Result<Self, Error> {
+        Ok(Self {
+            hide: Globs::new(&source.hide)?,
+            include: Globs::new(&source.include)?,
+        })
+    }
+
+    /// True for a path that agents do not see.
+    pub fn holds(&self, path: &[u8]) -> bool {
+        self.hide.matches(path) && !self.include.matches(path)
+    }
+
+    /// True for a path that would be withheld if nobody had asked for it.
+    pub fn shows(&self, path: &[u8]) -> bool {
+        self.hide.matches(path) && self.include.matches(path)
+    }
+
+    /// True for a path of `hide`, asked for or not.
+    pub fn hides(&self, path: &[u8]) -> bool {
+        self.hide.matches(path)
     }
 }
 

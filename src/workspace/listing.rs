@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{self, Found, Root};
 use super::git::{Call, Git, object_id, one_line, unreadable};
+use super::globs::Globs;
 use super::store::fields;
-use super::{Error, GitKind, Source, path};
+use super::{Error, GitKind, Source, around, passed_by, path};
 
 /// What lies in the operator's directory, before anything is read.
+#[derive(Default)]
 pub(super) struct Listing {
     pub git: GitKind,
     pub head: Option<String>,
@@ -18,6 +20,8 @@ pub(super) struct Listing {
     pub paths: BTreeSet<Vec<u8>>,
     /// Folders that are repositories of their own, walked as files.
     pub foreign: Vec<Vec<u8>>,
+    /// Those of them that git ignores and `workspace.include` names.
+    pub included: BTreeSet<Vec<u8>>,
     /// Tracked paths that a sparse checkout keeps off the disk.
     pub sparse: BTreeSet<Vec<u8>>,
     /// Folders that could not be read, with the reason.
@@ -31,15 +35,7 @@ pub(super) async fn list(git: &Git, source: &Source) -> Result<Listing, Error> {
         path: source.path.clone(),
         source: error,
     })?;
-    let mut listing = Listing {
-        git: GitKind::None,
-        head: None,
-        prefix: String::new(),
-        paths: BTreeSet::new(),
-        foreign: Vec::new(),
-        sparse: BTreeSet::new(),
-        unreadable: Vec::new(),
-    };
+    let mut listing = Listing::default();
     refuse_inner(&dir)?;
     let mut queue = VecDeque::new();
     if in_repository(&dir) {
@@ -50,7 +46,8 @@ pub(super) async fn list(git: &Git, source: &Source) -> Result<Listing, Error> {
             None => GitKind::Unborn,
         };
         files_of(git, &dir, b"", &mut listing, &mut queue).await?;
-        if listing.paths.is_empty() && queue.is_empty() && is_ignored(git, &dir, &listing).await? {
+        let empty = listing.paths.is_empty() && queue.is_empty() && !listing.prefix.is_empty();
+        if empty && around::ignored(git, &dir).await? {
             listing.git = GitKind::None;
             listing.head = None;
             listing.prefix.clear();
@@ -63,9 +60,12 @@ pub(super) async fn list(git: &Git, source: &Source) -> Result<Listing, Error> {
         enter(git, &dir, nested, source, &mut listing, &mut queue).await?;
         within(source.max_files, &listing)?;
     }
+    if listing.git != GitKind::None && !source.include.is_empty() {
+        ignored(git, &dir, source, &mut listing).await?;
+    }
     within(source.max_files, &listing)?;
     if listing.git != GitKind::None {
-        passed_by(&dir, &mut listing);
+        passed_by::add(git, &dir, source.max_files, &mut listing).await?;
     }
     Ok(listing)
 }
@@ -124,23 +124,6 @@ pub(super) async fn head(git: &Git, dir: &Path) -> Result<Option<String>, Error>
     }
 }
 
-/// A workspace that its repository ignores as a whole is a directory like any other.
-async fn is_ignored(git: &Git, dir: &Path, listing: &Listing) -> Result<bool, Error> {
-    if listing.prefix.is_empty() {
-        return Ok(false);
-    }
-    // check-ignore refuses to run with literal pathspecs.
-    let call = Call::new("check-ignore", dir)
-        .args(["-q", "."])
-        .env("GIT_LITERAL_PATHSPECS", "0");
-    let output = git.try_ask(call, b"").await?;
-    match output.code {
-        0 => Ok(true),
-        1 => Ok(false),
-        _ => Err(output.into_error("check-ignore")),
-    }
-}
-
 /// Adds what git lists below `at`; folders that are repositories of their own go to the queue.
 async fn files_of(
     git: &Git,
@@ -150,19 +133,8 @@ async fn files_of(
     queue: &mut VecDeque<Vec<u8>>,
 ) -> Result<(), Error> {
     let dir = top.join(path::as_path(at));
-    let mut call = Call::new("ls-files", &dir).args([
-        "-z",
-        "-t",
-        "-s",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]);
-    if !at.is_empty() {
-        // A broken inner repository must not be answered by the outer one.
-        call = call.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(top));
-    }
-    let answer = git.ask(call, b"").await?;
+    let call = git_list(&dir).args(["-t", "-s", "--cached"]);
+    let answer = git.ask(below(call, top, at), b"").await?;
     let root = Root::open(top)?;
     for field in fields(&answer) {
         let (kind, name) =
@@ -183,35 +155,72 @@ async fn files_of(
     Ok(())
 }
 
-/// Adds what git's listing passes by in silence beside the files it names: FIFOs, sockets and
-/// devices, and folders that may not be read.
-fn passed_by(dir: &Path, listing: &mut Listing) {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::FileTypeExt;
-    let mut folders: BTreeSet<Vec<u8>> = BTreeSet::from([Vec::new()]);
-    for at in &listing.paths {
-        folders.extend(path::parents(at).next().map(<[u8]>::to_vec));
-    }
-    for folder in folders {
-        // A folder that is a link by now holds nothing of the workspace's.
-        let full = dir.join(path::as_path(&folder));
-        let real = std::fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_dir());
-        let Ok(entries) = std::fs::read_dir(&full) else {
+/// Adds what git ignores and the operator asked for, nested repositories' own ignored files too.
+async fn ignored(
+    git: &Git,
+    top: &Path,
+    source: &Source,
+    listing: &mut Listing,
+) -> Result<(), Error> {
+    let include = Globs::new(&source.include)?;
+    let places: Vec<Vec<u8>> = std::iter::once(Vec::new())
+        .chain(listing.foreign.iter().cloned())
+        .collect();
+    for at in places {
+        let dir = top.join(path::as_path(&at));
+        if !at.is_empty() && std::fs::symlink_metadata(dir.join(".git")).is_err() {
             continue;
+        }
+        let call = below(git_list(&dir).arg("--ignored"), top, &at);
+        // A nested repository that is none was walked whole: nothing of it is ignored.
+        let answer = match git.ask(call, b"").await {
+            Err(_) if !at.is_empty() => continue,
+            answer => answer?,
         };
-        for entry in entries.filter_map(Result::ok).filter(|_| real) {
-            let at = path::join(&folder, entry.file_name().as_bytes());
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            if kind.is_dir() {
-                if let Err(error) = std::fs::read_dir(entry.path()) {
-                    listing.unreadable.push((at, error.kind().to_string()));
-                }
-            } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
-                listing.paths.insert(at);
+        for name in fields(&answer) {
+            let full = path::join(&at, name.strip_suffix(b"/").unwrap_or(name));
+            if name.ends_with(b"/") {
+                inner(top, &full, &include, source.max_files, listing)?;
+            } else if include.matches(&full) && listing.paths.insert(full.clone()) {
+                listing.included.insert(full);
             }
         }
+        within(source.max_files, listing)?;
+    }
+    Ok(())
+}
+
+/// Adds what is asked for of a repository that lies in an ignored folder, which git names by its folder.
+fn inner(
+    top: &Path,
+    at: &[u8],
+    include: &Globs,
+    max_files: usize,
+    listing: &mut Listing,
+) -> Result<(), Error> {
+    let mut found = Listing::default();
+    let mut queue = VecDeque::from([at.to_vec()]);
+    while let Some(next) = queue.pop_front() {
+        walk(top, &next, max_files, &mut found, &mut queue)?;
+    }
+    for full in found.paths {
+        if include.matches(&full) && listing.paths.insert(full.clone()) {
+            listing.included.insert(full);
+        }
+    }
+    Ok(())
+}
+
+fn git_list(dir: &Path) -> Call {
+    Call::new("ls-files", dir).args(["-z", "--others", "--exclude-standard"])
+}
+
+/// A broken inner repository must not be answered by the outer one.
+fn below(call: Call, top: &Path, at: &[u8]) -> Call {
+    let dir = top.join(path::as_path(at));
+    match at.is_empty() {
+        true => call,
+        false => call.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(top)),
     }
 }
 

@@ -7,8 +7,10 @@
 
 mod apply;
 mod around;
+mod attributes;
 mod base;
 mod branch;
+mod commits;
 mod contents;
 mod deliver;
 mod differences;
@@ -16,21 +18,27 @@ mod disk;
 mod folders;
 mod git;
 mod globs;
+mod history;
 mod import;
-mod ledger;
+mod landing;
 mod listing;
 mod losses;
 mod merge;
 mod object;
+mod over;
+mod passed_by;
 mod path;
 mod place;
 mod protect;
 mod quarantine;
+mod reader;
 mod resolve;
 mod settled;
 mod stage;
+mod start;
 mod store;
 mod swap;
+mod undo;
 
 use std::path::PathBuf;
 
@@ -40,11 +48,13 @@ use serde::{Deserialize, Serialize};
 pub use self::apply::Force;
 pub use self::branch::branch_free;
 pub use self::deliver::Delivered;
-pub use self::differences::Patch;
+pub use self::differences::{Patch, Removed};
 pub use self::git::{Git, Version};
 pub use self::globs::Globs;
+pub use self::history::{History, Reach};
 pub use self::merge::{Folded, conflict_ref};
 pub use self::path::{check as check_path, display};
+pub use self::reader::{Amount, Taking, Tell};
 pub use self::resolve::{Dropped, Loss, Resolution, Side};
 pub use self::store::Store;
 use crate::id::{BlobId, CommitId, TreeId};
@@ -55,6 +65,8 @@ pub struct Source {
     pub path: PathBuf,
     /// Globs withheld from agents.
     pub hide: Vec<String>,
+    /// Globs of what agents see although git ignores it or `hide` withholds it.
+    pub include: Vec<String>,
     /// Files larger than this are left out and named. Bytes.
     pub max_file: u64,
     pub max_total: u64,
@@ -76,6 +88,9 @@ pub struct Base {
     pub bytes: u64,
     /// Paths withheld by `hide`, for display.
     pub hidden: Vec<String>,
+    /// Paths that agents see only because `include` names them, for display.
+    #[serde(default)]
+    pub included: Vec<String>,
     /// Paths left out, each with the reason (FIFO, unreadable, too large).
     pub left_out: Vec<(String, String)>,
     /// The workspace's place inside its repository, empty at the top: `sub/dir`.
@@ -84,11 +99,18 @@ pub struct Base {
     /// base is taken as without git, and git still finds that repository from inside.
     #[serde(default)]
     pub outer: String,
+    /// The commits that agents' own repositories begin with, where they were asked for and taken.
+    #[serde(default)]
+    pub history: Option<History>,
+    /// `hidden` as bytes, while the base is taken.
+    #[serde(skip)]
+    pub(crate) withheld: Vec<Vec<u8>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GitKind {
+    #[default]
     None,
     /// A repository without a commit.
     Unborn,

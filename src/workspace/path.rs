@@ -13,10 +13,16 @@ const IGNORED: &[char] = &[
     '\u{202e}', '\u{206a}', '\u{206b}', '\u{206c}', '\u{206d}', '\u{206e}', '\u{206f}', '\u{feff}',
 ];
 
+/// The longest path that a sandbox takes, in bytes: what one system call can name.
+const LONGEST: usize = 4096;
+
 /// Why a path can never be part of a snapshot; `Ok` when it can.
 pub fn check(path: &[u8], mode: Option<Mode>) -> Result<(), &'static str> {
     if path.is_empty() {
         return Err("the path is empty");
+    }
+    if path.len() > LONGEST {
+        return Err("the path is longer than 4096 bytes");
     }
     if path.contains(&0) {
         return Err("the path holds a NUL byte");

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::disk::{self, Content, Found, Root};
-use super::ledger::{self, Ledger, Mark, Move, Moves, Pending};
 use super::swap::{self, Swapped};
+use super::undo::{self, Mark, Move, Moves, Pending, Undo};
 use super::{Error, Mode, folders, path, stage};
 
 /// One path to be written, or removed where there is no content.
@@ -23,57 +23,57 @@ pub(super) struct Write {
 pub(super) struct Place<'a> {
     pub root: &'a Root,
     pub directory: &'a Path,
-    pub ledger: PathBuf,
+    pub record: PathBuf,
 }
 
 impl Place<'_> {
     /// Writes and removes everything, or nothing. What is refused changed since it was decided; the
-    /// paths with the reason. After an error, too, everything stands as it stood, or the ledger stays.
+    /// paths with the reason. After an error, too, everything stands as it stood, or the record stays.
     pub fn all(&self, writes: &[Write]) -> Result<Vec<(String, String)>, Error> {
         if writes.is_empty() {
             return Ok(Vec::new());
         }
         let writes = in_order(writes);
         let moves = self.plan(&writes)?;
-        let mut ledger = Ledger::open(&self.ledger, &moves)?;
-        let staged = self.stage(&writes, &moves).and_then(|()| ledger.ready());
+        let mut record = Undo::open(&self.record, &moves)?;
+        let staged = self.stage(&writes, &moves).and_then(|()| record.ready());
         if let Err(error) = staged {
             self.clear(&moves)?;
-            ledger.close()?;
+            record.close()?;
             return Err(error);
         }
         match self.swap(&moves) {
             Ok(None) => {}
             Ok(Some(changed)) => {
                 let left = self.undo(&moves)?;
-                ledger.close()?;
+                record.close()?;
                 let why = "it changed while the result was being applied";
                 let paths = std::iter::once(changed).chain(left);
                 return Ok(paths.map(|at| (path::display(&at), why.into())).collect());
             }
             Err(error) => {
                 self.undo(&moves)?;
-                ledger.close()?;
+                record.close()?;
                 return Err(error);
             }
         }
-        ledger.keep()?;
+        record.keep()?;
         self.finish(&moves)?;
-        ledger.close()?;
+        record.close()?;
         Ok(Vec::new())
     }
 
     /// Ends an apply that was cut off before: undoes it, or finishes it when all was in place. What
     /// was done is said, each path for display.
     pub fn recover(&self) -> Result<Vec<String>, Error> {
-        let Some(pending) = ledger::pending(&self.ledger)? else {
+        let Some(pending) = undo::pending(&self.record)? else {
             return Ok(Vec::new());
         };
         let directory = pending.moves().directory();
         if directory != self.directory {
             return Err(Error::Refused {
                 what: format!("an apply to {} was cut off", directory.display()),
-                hint: format!("remove {} to leave it as it is", self.ledger.display()),
+                hint: format!("remove {} to leave it as it is", self.record.display()),
             });
         }
         let done = match pending {
@@ -94,7 +94,7 @@ impl Place<'_> {
                 Vec::new()
             }
         };
-        ledger::remove(&self.ledger)?;
+        undo::remove(&self.record)?;
         Ok(done)
     }
 
@@ -188,7 +188,7 @@ impl Place<'_> {
     }
 
     /// Brings every move back, the last one first; paths that somebody changed since are left and
-    /// named. What could not be brought back is an error, and the ledger stays for another try.
+    /// named. What could not be brought back is an error, and the record stays for another try.
     fn undo(&self, moves: &Moves) -> Result<Vec<Vec<u8>>, Error> {
         let (mut left, mut failed) = (Vec::new(), None);
         let made: BTreeSet<&[u8]> = moves.folders.iter().map(Vec::as_slice).collect();
@@ -341,7 +341,7 @@ mod tests {
     fn cut(place: &Place<'_>, writes: &[Write], cut: Cut) {
         let writes = in_order(writes);
         let moves = place.plan(&writes).unwrap();
-        let mut ledger = Ledger::open(&place.ledger, &moves).unwrap();
+        let mut record = Undo::open(&place.record, &moves).unwrap();
         let staged = match cut {
             Cut::Staged(count) => count,
             _ => writes.len(),
@@ -356,14 +356,14 @@ mod tests {
             Cut::Moved(count) => count,
             Cut::Kept => writes.len(),
         };
-        ledger.ready().unwrap();
+        record.ready().unwrap();
         let some = Moves {
             moves: moves.moves[..moved].to_vec(),
             ..moves
         };
         assert_eq!(place.swap(&some).unwrap(), None);
         if matches!(cut, Cut::Kept) {
-            ledger.keep().unwrap();
+            record.keep().unwrap();
         }
     }
 
@@ -379,12 +379,12 @@ mod tests {
             let place = Place {
                 root: &root,
                 directory: &work,
-                ledger: dir.path().join("ledger"),
+                record: dir.path().join("undo"),
             };
             let before = state(&work);
             cut(&place, &writes(&root), cut_at);
             let said = place.recover().unwrap();
-            assert!(!place.ledger.exists());
+            assert!(!place.record.exists());
             let after = state(&work);
             match cut_at {
                 Cut::Kept => assert_ne!(after, before),
@@ -416,14 +416,14 @@ mod tests {
         let place = Place {
             root: &root,
             directory: &work,
-            ledger: dir.path().join("ledger"),
+            record: dir.path().join("undo"),
         };
         cut(&place, &writes(&root), Cut::Moved(8));
         std::fs::write(work.join("a"), "mine\n").unwrap();
         std::fs::write(work.join("gone"), "mine too\n").unwrap();
         let elsewhere = Place {
             directory: dir.path(),
-            ledger: place.ledger.clone(),
+            record: place.record.clone(),
             ..place
         };
         assert!(elsewhere.recover().is_err(), "of another directory");
@@ -444,7 +444,7 @@ mod tests {
             let place = Place {
                 root: &root,
                 directory: &work,
-                ledger: dir.path().join("ledger"),
+                record: dir.path().join("undo"),
             };
             let decided = writes(&root);
             std::fs::create_dir_all(work.join("n/m")).unwrap();

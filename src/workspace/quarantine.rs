@@ -5,9 +5,8 @@ use std::process::Stdio;
 
 use bytes::Bytes;
 
-use super::branch::refused;
 use super::git::{Call, Git};
-use super::{Error, Store, import, path};
+use super::{Error, Store, branch, import, path};
 use crate::id::CommitId;
 
 /// A repository of no one's, which sees the store and the operator's objects and keeps what is new
@@ -25,12 +24,7 @@ impl Quarantine {
             path: store.dir.clone(),
             source,
         };
-        let call = Call::new("rev-parse", source).arg("--show-object-format");
-        let format = store.git.line(call).await?;
-        if format != "sha1" {
-            let what = format!("the repository names its objects by {format}, not by sha1");
-            return Err(refused(&what, "use --patch FILE"));
-        }
+        branch::object_format(&store.git, source).await?;
         let call = Call::new("rev-parse", source).args([
             "--path-format=absolute",
             "--git-path",
@@ -56,6 +50,52 @@ impl Quarantine {
         Ok(Self { dir, objects })
     }
 
+    /// Its repository.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes all that a commit holds and came from as one pack, complete in itself; where it lies.
+    pub async fn pack(&self, git: &Git, commit: &CommitId) -> Result<PathBuf, Error> {
+        let (pack, list) = (self.dir().join("all.pack"), self.dir().join("all.list"));
+        self.write(git, (&pack, &list), &format!("{commit}\n"), &[])
+            .await?;
+        Ok(pack)
+    }
+
+    /// Writes a pack's index beside it.
+    pub async fn index(&self, git: &Git, pack: &Path) -> Result<(), Error> {
+        let call = Call::bare("index-pack", self.dir())
+            .arg("-o")
+            .arg(pack.with_extension("idx"))
+            .arg(pack);
+        git.ask(call, b"").await.map(drop)
+    }
+
+    /// Packs what a list of revisions names.
+    async fn write(
+        &self,
+        git: &Git,
+        (pack, list): (&Path, &Path),
+        revisions: &str,
+        more: &[&str],
+    ) -> Result<(), Error> {
+        let io = |source| Error::Io {
+            operation: "write a pack in",
+            path: pack.to_owned(),
+            source,
+        };
+        std::fs::write(list, revisions).map_err(io)?;
+        let input = std::fs::File::open(list).map_err(io)?;
+        let out = std::fs::File::create(pack).map_err(io)?;
+        let call = Call::bare("pack-objects", self.dir())
+            .args(["--revs", "--stdout", "-q"])
+            .args(more);
+        git.through(call, Stdio::from(input), Some(out))
+            .await
+            .map(drop)
+    }
+
     /// Makes the commits; the last one.
     pub async fn import(
         &self,
@@ -65,7 +105,10 @@ impl Quarantine {
     ) -> Result<CommitId, Error> {
         let end = [import::ask_mark(commits), import::done()];
         let lines = futures::stream::iter(lines.into_iter().chain(end));
-        let ids = import::run(git, import::call(self.dir.path()), lines).await?;
+        // Kept as a pack: writing them one by one, git renews the times of those that the operator's
+        // repository has already.
+        let call = import::call(self.dir.path()).set("fastimport.unpackLimit=0");
+        let ids = import::run(git, call, lines).await?;
         import::only(ids)
     }
 
@@ -85,16 +128,9 @@ impl Quarantine {
             source,
         };
         let less = head.map(|head| format!("^{head}\n")).unwrap_or_default();
-        std::fs::write(&list, format!("{commit}\n{less}")).map_err(io)?;
-        let open = |at: &PathBuf| std::fs::File::open(at).map(Stdio::from).map_err(io);
-        let call = Call::bare("pack-objects", self.dir.path()).args([
-            "--revs",
-            "--stdout",
-            "-q",
-            "--no-reuse-delta",
-        ]);
-        let out = std::fs::File::create(&pack).map_err(io)?;
-        git.through(call, open(&list)?, Some(out)).await?;
+        let revisions = format!("{commit}\n{less}");
+        self.write(git, (&pack, &list), &revisions, &["--no-reuse-delta"])
+            .await?;
         let objects = path::quoted(self.objects.as_os_str().as_encoded_bytes());
         // In a directory of its own: what a failure leaves there goes with it, and can be told from
         // what somebody else is writing at the same time. git itself prunes one of this name.
@@ -112,7 +148,8 @@ impl Quarantine {
             .env("GIT_OBJECT_DIRECTORY", incoming.path())
             // A list with colons, where quotes keep one that is part of a path.
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", path::as_path(&objects));
-        git.through(call, open(&pack)?, None).await?;
+        let packed = std::fs::File::open(&pack).map_err(io)?;
+        git.through(call, Stdio::from(packed), None).await?;
         take_in(&incoming.path().join("pack"), &self.objects.join("pack")).map_err(io)
     }
 }

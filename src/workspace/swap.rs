@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::disk::{self, Content, Found, Root, Taken};
-use super::ledger::{Mark, Move};
+use super::undo::{Mark, Move};
 use super::{Error, folders};
 
 /// Whether a move was made.

@@ -16,7 +16,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use wharf::agent::{Assignment, CallOutput, Checkpoint, Outcome, Past, Stop, Turn, work};
+use wharf::agent::{
+    Assignment, CallOutput, Checkpoint, Outcome, Past, Permit, Shortened, Stop, Turn, Way, work,
+};
 use wharf::id::RoleName;
 use wharf::model::{Call, Finish, Key, Message, Reply, Request, Usage};
 use wharf::plan::{AgentLimits, Compaction, Kind, Network, Role};
@@ -39,6 +41,10 @@ struct World {
     /// Why an ending call is refused, that many times.
     refuse: Mutex<Vec<String>>,
     left_out: Vec<String>,
+    /// Answers to requests for a summary, in order; then none can be had.
+    notes: Mutex<VecDeque<Result<Reply, Stop>>>,
+    summaries: Mutex<Vec<(u32, Request)>>,
+    shortened: Mutex<Vec<Shortened>>,
 }
 
 impl World {
@@ -52,6 +58,9 @@ impl World {
             cancel: CancellationToken::new(),
             refuse: Mutex::default(),
             left_out: Vec::new(),
+            notes: Mutex::default(),
+            summaries: Mutex::default(),
+            shortened: Mutex::default(),
         }
     }
 
@@ -125,6 +134,34 @@ impl Checkpoint for World {
         .boxed()
     }
 
+    fn condense<'a>(
+        &'a self,
+        number: u32,
+        request: Request,
+        _: &'a trace::Span,
+    ) -> BoxFuture<'a, Result<Reply, Stop>> {
+        async move {
+            assert!(request.tools.is_empty());
+            self.summaries.lock().unwrap().push((number, request));
+            let mut notes = self.notes.lock().unwrap();
+            notes.pop_front().unwrap_or_else(|| {
+                Err(Stop::Model {
+                    reason: "no summary is scripted".into(),
+                    hint: String::new(),
+                })
+            })
+        }
+        .boxed()
+    }
+
+    fn shortened<'a>(&'a self, how: &'a Shortened) -> BoxFuture<'a, Result<(), Stop>> {
+        async move {
+            self.shortened.lock().unwrap().push(how.clone());
+            Ok(())
+        }
+        .boxed()
+    }
+
     fn sandbox(&self) -> Arc<dyn sandbox::Sandbox> {
         self.sandbox.clone()
     }
@@ -156,6 +193,30 @@ impl Checkpoint for World {
     fn accept<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, Result<Result<(), String>, Stop>> {
         async move { Ok(self.refuse.lock().unwrap().pop().map_or(Ok(()), Err)) }.boxed()
     }
+
+    fn permit<'a>(
+        &'a self,
+        tools: &'a tools::Set,
+        call: tools::Call,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<Result<Permit, tools::Output>, Stop>> {
+        let permitted = match tools.ruling(&call) {
+            tools::Ruling::Allowed => Ok(Permit { call, told: None }),
+            _ => Err(tools::approvals::refusal("nobody is there")),
+        };
+        async move { Ok(permitted) }.boxed()
+    }
+
+    fn seen<'a>(
+        &'a self,
+        _: &'a tools::Call,
+        _: &'a str,
+        output: tools::Output,
+    ) -> BoxFuture<'a, Result<tools::Output, Stop>> {
+        async move { Ok(output) }.boxed()
+    }
+
+    fn refused(&self, _: &str, _: &str, _: &str) {}
 
     fn doing(&self, _: &str) {}
 
@@ -253,6 +314,7 @@ fn assignment() -> Assignment {
             tools: Vec::new(),
             model: Vec::new(),
             temperature: None,
+            effort: None,
             context_window: None,
             sandbox,
             limits: limits(),
@@ -261,7 +323,9 @@ fn assignment() -> Assignment {
         system: "You are a coder.".into(),
         first: "Do it.".into(),
         tools: tools::Set::new(options()).unwrap(),
-        compaction: Compaction { at: 0.7, keep: 6 },
+        compaction: Compaction::default(),
+        shortened: Vec::new(),
+        summary_window: 200_000,
         context_window: 200_000,
         key: Key {
             round: 1,
@@ -525,6 +589,122 @@ async fn edits_called_done_without_a_command_are_asked_to_be_checked_once() {
     let world = World::new(vec![calls(&[write, failed])]);
     assert!(world.work(assignment()).await.ended.is_ok());
     assert_eq!(world.asked(), 1, "a failure needs no check");
+}
+
+#[tokio::test]
+async fn a_report_without_use_is_asked_for_once_more_and_then_ends_the_agent() {
+    let report = |summary: &str| {
+        let long = summary.len() > 100;
+        let notes = if long {
+            vec!["n".repeat(30_000)]
+        } else {
+            vec![]
+        };
+        let report = json!({"status": "done", "summary": summary, "notes": notes});
+        calls(&[("submit_report", report)])
+    };
+    let long = "l".repeat(200);
+    for (summary, what) in [
+        ("", "is empty"),
+        ("See above.", "says nothing"),
+        (long.as_str(), "is too long"),
+    ] {
+        let world = World::new(vec![report(summary), calls(&[done()])]);
+        assert_eq!(world.work(assignment()).await.ended, Ok(done().1));
+        assert_eq!(world.asked(), 2);
+        assert!(
+            world.told(1).contains(&format!("your report {what}")),
+            "{}",
+            world.told(1)
+        );
+
+        let world = World::new(vec![report(summary)]);
+        let ended = world.work(assignment()).await.ended;
+        assert!(
+            matches!(&ended, Err(Stop::NoReport { fault }) if fault.starts_with(what)),
+            "{ended:?}"
+        );
+        assert_eq!(world.asked(), 2);
+        assert_eq!(world.turns.lock().unwrap().len(), 2, "both turns are kept");
+    }
+    let empty = json!({"verdict": "pass", "summary": "", "criteria": []});
+    let world = World::new(vec![calls(&[("submit_verdict", empty)])]);
+    let mut judge = assignment();
+    judge.role.kind = Kind::Verifier;
+    judge.ending = tools::Ending::Verdict;
+    judge.tools = tools::Set::new(tools::Options {
+        ending: tools::Ending::Verdict,
+        ..options()
+    })
+    .unwrap();
+    assert!(
+        world.work(judge).await.ended.is_ok(),
+        "a verdict is checked by the run"
+    );
+}
+
+/// Ten turns of text as long as this, in a window that holds five.
+fn talker(notes: Vec<Result<Reply, Stop>>) -> (World, Assignment) {
+    let mut turn = 0;
+    let model: Answer = Box::new(move |_| {
+        turn += 1;
+        let call = match turn {
+            11 => (done().0, done().1.to_string()),
+            _ => (
+                "bash",
+                json!({"command": format!("echo {turn}")}).to_string(),
+            ),
+        };
+        Ok(reply(&"word ".repeat(600), &[call], Finish::Calls))
+    });
+    let mut world = World::new(vec![model]);
+    *world.notes.get_mut().unwrap() = notes.into();
+    let mut assignment = assignment();
+    assignment.context_window = 8_000;
+    assignment.compaction.keep = 2;
+    (world, assignment)
+}
+
+#[tokio::test]
+async fn a_summary_is_asked_for_when_eliding_does_not_suffice_and_turns_are_dropped_without_one() {
+    let notes = |text: &str| Ok(reply(text, &[], Finish::Stop));
+    let (world, assignment) = talker((0..20).map(|n| notes(&format!("notes {n}"))).collect());
+    assert!(world.work(assignment).await.ended.is_ok());
+    let asked = world.summaries.lock().unwrap().clone();
+    assert!((2..=10).contains(&asked.len()), "{}", asked.len());
+    for (at, (number, request)) in asked.iter().enumerate() {
+        assert_eq!(*number as usize, at + 1);
+        let size = serde_json::to_string(&request.messages).unwrap().len();
+        assert!(size < 32_000, "{size}");
+    }
+    let ways: Vec<Way> = world
+        .shortened
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|s| s.way.clone())
+        .collect();
+    let summed = ways
+        .iter()
+        .filter(|way| matches!(way, Way::Summarised { .. }))
+        .count();
+    assert_eq!(summed, asked.len());
+    assert!(!ways.contains(&Way::Dropped), "{ways:?}");
+
+    let (world, assignment) = talker(Vec::new());
+    assert!(world.work(assignment).await.ended.is_ok());
+    assert_eq!(world.summaries.lock().unwrap().len(), 2, "and then no more");
+    let ways: Vec<Way> = world
+        .shortened
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|s| s.way.clone())
+        .collect();
+    assert!(ways.contains(&Way::Dropped), "{ways:?}");
+
+    let (world, assignment) = talker(vec![Err(Stop::Cancelled)]);
+    assert_eq!(world.work(assignment).await.ended, Err(Stop::Cancelled));
 }
 
 #[tokio::test]
@@ -804,8 +984,8 @@ async fn every_role_has_the_same_nets() {
     }
 }
 
-/// A conversation of seven turns with one of each kind.
-fn seven() -> VecDeque<Answer> {
+/// A conversation of eight turns with one of each kind.
+fn eight() -> VecDeque<Answer> {
     let write = ("write_file", json!({"path": "a", "content": "x"}));
     VecDeque::from([
         text("let me think"),
@@ -814,6 +994,10 @@ fn seven() -> VecDeque<Answer> {
         calls(&[write, ("bash", json!({"command": "false"}))]),
         raw("bash", "{broken"),
         bash("echo two"),
+        calls(&[(
+            "submit_report",
+            json!({"status": "done", "summary": "Done."}),
+        )]),
         calls(&[done()]),
     ])
 }
@@ -842,12 +1026,12 @@ fn recorded(ahead: &mut VecDeque<Answer>, whole: &World, count: usize, last: boo
 
 #[tokio::test]
 async fn a_conversation_cut_after_any_turn_goes_on_with_the_same_requests() {
-    let whole = World::new(seven().into());
+    let whole = World::new(eight().into());
     assert!(whole.work(assignment()).await.ended.is_ok());
     let requests = whole.requests.lock().unwrap().clone();
-    assert_eq!((requests.len(), whole.turns.lock().unwrap().len()), (7, 7));
-    for (cut, last) in (1..=7).flat_map(|cut| [(cut, true), (cut, false)]) {
-        let mut ahead = seven();
+    assert_eq!((requests.len(), whole.turns.lock().unwrap().len()), (8, 8));
+    for (cut, last) in (1..=8).flat_map(|cut| [(cut, true), (cut, false)]) {
+        let mut ahead = eight();
         let past = recorded(&mut ahead, &whole, cut, last);
         if ahead.is_empty() {
             ahead.push_back(Box::new(|_| panic!("an ended conversation asks no more")));
@@ -865,9 +1049,9 @@ async fn a_conversation_cut_after_any_turn_goes_on_with_the_same_requests() {
             })
             .await;
         assert_eq!(outcome.ended, Ok(done().1), "cut after turn {cut}");
-        assert_eq!((outcome.turns, outcome.results.len()), (7, 6));
+        assert_eq!((outcome.turns, outcome.results.len()), (8, 7));
         let again = world.requests.lock().unwrap();
-        assert_eq!(again.len(), 7);
+        assert_eq!(again.len(), 8);
         for (before, after) in requests.iter().zip(again.iter()).skip(cut) {
             assert_eq!(before.key, after.key);
             assert_eq!(before.messages, after.messages, "cut after turn {cut}");

@@ -89,7 +89,7 @@ pub fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 24] = [
     "run",
     "resume",
     "init",
@@ -104,12 +104,15 @@ const VERBS: [&str; 21] = [
     "show",
     "diff",
     "log",
+    "shell",
     "apply",
+    "replay",
     "record",
     "clean",
     "config",
     "config show",
     "doctor",
+    "models",
     "completions",
 ];
 

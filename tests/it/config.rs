@@ -66,6 +66,7 @@ fn role(name: &str) -> (RoleName, Role) {
         tools: Vec::new(),
         model: Vec::new(),
         temperature: None,
+        effort: None,
         context_window: None,
         sandbox: sandbox(),
         limits: AgentLimits {
@@ -92,6 +93,7 @@ fn plan() -> Plan {
             copy: false,
             history: History::Recent,
             hide: Vec::new(),
+            include: Vec::new(),
         },
         run: RunLimits {
             parallel: 4,
@@ -101,18 +103,21 @@ fn plan() -> Plan {
             cost_usd: None,
             time: Duration::from_secs(3_600),
         },
+        hooks: Vec::new(),
         permissions: Permissions {
             mode: PermissionMode::Auto,
             rules: Vec::new(),
+            approver: None,
         },
         protect: Vec::new(),
         acceptance: Acceptance::default(),
         votes: 1,
-        compaction: Compaction { at: 0.7, keep: 6 },
+        compaction: Compaction::default(),
         roles: BTreeMap::from([role("coder"), role("reviewer")]),
         tools: BTreeMap::new(),
         subtasks: Vec::new(),
         providers: BTreeMap::new(),
+        prices: BTreeMap::new(),
         sandbox: sandbox(),
         hash: String::new(),
     }
@@ -341,6 +346,7 @@ fn keys_go_with_their_servers_and_are_masked_everywhere() {
             kind: "anthropic".to_owned(),
             base_url: "https://m.example".to_owned(),
             api_key_env: Some("PLAN_THING".to_owned()),
+            profile: None,
             context_window: None,
             price: Some((1.0, 0.5, 2.0)),
         },
@@ -418,4 +424,43 @@ fn a_flag_decides_the_delivery_against_any_variable() {
         options.state.display().to_string(),
         home.path(".local/state/wharf")
     );
+}
+
+#[test]
+fn a_price_of_the_plan_beats_the_user_s_and_both_beat_what_is_known() {
+    let home = Home::new(
+        "prices:\n  openai/gpt-4.1: {input: 7, output: 9}\n  openai/mine: {input: 1, output: 1}\n",
+    );
+    let vars = [("OPENAI_API_KEY", "k")];
+    let priced = |plan: &mut Plan| {
+        let mut config = home.load(&Flags::default(), &vars).unwrap();
+        config.apply(plan, "version: 1\n", None).unwrap();
+        let providers = config.model_providers();
+        let open = |name: &str| wharf::model::open(name, &providers).unwrap();
+        let models = config.priced(vec![
+            open("openai/gpt-4.1"),
+            open("openai/mine"),
+            open("openai/gpt-4o"),
+        ]);
+        let inputs = models
+            .iter()
+            .map(|model| model.about().price.map(|price| price.input));
+        inputs.collect::<Vec<_>>()
+    };
+    let known = wharf::model::price::known("gpt-4o").unwrap().price.input;
+    assert_eq!(priced(&mut plan()), [Some(7.0), Some(1.0), Some(known)]);
+    let mut own = plan();
+    own.prices
+        .insert("openai/gpt-4.1".to_owned(), (3.0, 1.0, 5.0));
+    assert_eq!(priced(&mut own), [Some(3.0), Some(1.0), Some(known)]);
+
+    let home = Home::new("prices:\n  openai/x: {input: -1, output: 9}\n");
+    let error = home.load(&Flags::default(), &[]).err().unwrap().to_string();
+    assert!(error.contains("prices.openai/x"), "{error}");
+    let read = |text: &str| wharf::plan::parse(text, "p.yaml", &|path| Err(path.to_owned()));
+    let whole = read("version: 1\nprices: {openai/x: {input: 2, output: 4}}\n").unwrap();
+    assert_eq!(whole.prices["openai/x"], (2.0, 2.0, 4.0));
+    let text = whole.to_yaml(&[]).unwrap();
+    assert_eq!(read(&text).unwrap().prices, whole.prices);
+    assert!(read("version: 1\nprices: {x: {input: 2, output: 4}}\n").is_err());
 }

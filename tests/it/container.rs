@@ -109,6 +109,7 @@ pub(crate) fn spec(image: Image, subtask: &str) -> Spec {
         disk: 1 << 30,
         files: FileLimits::default(),
         strict: false,
+        history: None,
         network: Network::None,
         runtime: None,
         labels: Labels {

@@ -12,7 +12,7 @@ use crate::server::{Answer, Ask, Role};
 use crate::world::{passes, report, verdict, write};
 
 /// Lines that each process gets further; going on takes three agents some of them.
-const AT_A_TIME: usize = 20;
+const AT_A_TIME: usize = 26;
 
 /// How many runs are resumed at a time.
 const ABREAST: usize = 6;
@@ -110,7 +110,7 @@ fn submit(ids: &[&str]) -> Answer {
     )
 }
 
-async fn recorded() -> Recorded {
+pub async fn recorded() -> Recorded {
     let whole = Recorded::of(&[("list.txt", LINES)], PLAN, script).await;
     assert_eq!(
         whole.summary.status,
@@ -161,8 +161,11 @@ fn same_end(whole: &Recorded, cut: usize, again: &Again) {
         assert_eq!(worked, 1, "{at}: {} was worked {worked} times", subtask.id);
     }
     for kind in [
+        "round_started",
         "plan_accepted",
+        "merged",
         "conflict_found",
+        "conflict_resolved",
         "acceptance_ran",
         "verdict_given",
         "delivered",

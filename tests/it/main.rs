@@ -27,16 +27,21 @@ mod plans;
 mod config;
 
 // What a model's wire survives.
+mod dialects; // what servers differ in, learnt and known
+mod faults; // every fault, over every wire, for every agent
 mod messages; // Anthropic's protocol
 mod real; // servers named by the environment, ignored without
 mod wire; // chat completions
 
 // One agent: the tool contract; every way to go wrong, and to end.
 mod agent;
+mod compaction; // conversations that are summed up, and what was sent
+mod consent; // who lets a call run: modes, rules, hooks, approvers, the person
 mod tools;
 
 // Trees, snapshots, merges, delivery, apply.
-mod workspace;
+mod nasty;
+mod workspace; // workspaces that break what is not careful, and whole runs on them
 
 // Sandboxes: process 1 as a plain child on this machine, then on a real engine.
 mod battery; // abuse from inside
@@ -61,11 +66,15 @@ mod full; // a disk without room, in a mount of its own
 mod merging; // conflicts, their mergers, and what these choose
 mod next; // what a result says to type next does what it says
 mod protect; // files that nobody may change, and checks that somebody did
+mod record; // what is made from a journal alone, and what must not be in it
+mod replay; // again from what was recorded
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
+mod shell; // a person at what a subtask left
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone
+mod phases; // Ctrl-C in each phase of a run, and going on from there
 mod revived; // killed and resumed
 mod stops; // signals, kills, and what dead runs leave
 mod traces; // what a tracing backend sees of them

@@ -40,6 +40,7 @@ fn request() -> Request {
         }],
         reply_tokens: 800,
         temperature: None,
+        effort: None,
     }
 }
 

@@ -183,7 +183,7 @@ task: |
   Do: several "things" # not a comment
   on two lines
 model: [anthropic/big, openai/small]
-workspace: {path: ../repo, copy: true, history: none, hide: ["*.key"]}
+workspace: {path: ../repo, copy: true, history: none, hide: ["*.key"], include: ["gen/**"]}
 run: {parallel: 2, subtasks: 5, rounds: 3, tokens: 1000, cost_usd: 1.5, time: 1h30m}
 agent: {turns: 10, tool_timeout: 45s, temperature: 0.5}
 sandbox: {image: "python:3.12", setup: ["pip install x"], env: {PORT: 8080, EMPTY: ""}, cpus: 0.5, memory: 512m, inodes: 9000, fsize: 64m, nofile: 4096, strict: true, network: full, runtime: runsc}

@@ -12,7 +12,7 @@ use wharf::sandbox::{Command, Exit, Finished, ProcessAction, Sandbox};
 use crate::container::{engine, open, python, run, spec};
 use crate::operator::{Operator, skipped};
 use crate::server::{Answer, FakeModel};
-use crate::toolbox::{World, alive, marker, text};
+use crate::toolbox::{World, alive, end, marker, text};
 use crate::world::report;
 
 /// Python that changes the limit on open files of process 1 from inside: the soft one, or both.
@@ -74,6 +74,8 @@ async fn a_hard_limit_lowered_from_inside_breaks_the_sandbox_and_is_no_answer() 
         };
         assert!(error.to_string().contains("resource limit"), "{error}");
         world.remote.close().await;
+        // In a container they would be gone with process 1.
+        end(&mark);
     }
 }
 

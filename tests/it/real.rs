@@ -1,11 +1,16 @@
-//! Real model servers, asked only when one is named: `WHARF_TEST_OPENAI_URL=http://…/v1 cargo test
-//! --test it real -- --ignored`. `WHARF_TEST_MODEL` names the model, `smol` without it.
+//! Real model servers, and the vendors' own types, asked only when one is named; docs/testing.md says
+//! how. `WHARF_TEST_MODEL` names the model, `smol` without it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
-use wharf::model::{Error, Key, Message, Model, Provider, Request, StatusKind, ToolSpec, open};
+use wharf::model::{
+    Effort, Error, Key, Message, Model, Provider, Reply, Request, Secret, StatusKind, ToolSpec,
+    Wire, open,
+};
+
+use crate::server::{Answer, FakeModel};
 
 #[expect(
     clippy::disallowed_methods,
@@ -47,12 +52,13 @@ fn request(first: &str) -> Request {
         }],
         reply_tokens: 60,
         temperature: Some(0.0),
+        effort: None,
     }
 }
 
 #[tokio::test]
 #[ignore = "needs a model server at WHARF_TEST_OPENAI_URL"]
-async fn a_weak_model_is_read_for_some_turns() {
+async fn chat_a_weak_model_is_read_for_some_turns() {
     let model = model();
     let mut asking = request("List the files with bash.");
     for turn in 0..3 {
@@ -80,7 +86,7 @@ async fn a_weak_model_is_read_for_some_turns() {
 
 #[tokio::test]
 #[ignore = "needs a model server at WHARF_TEST_OPENAI_URL"]
-async fn a_call_without_text_in_the_history_is_read() {
+async fn chat_a_call_without_text_in_the_history_is_read() {
     let mut asking = request("List the files.");
     asking.messages.push(Message::Assistant {
         text: String::new(),
@@ -102,7 +108,7 @@ async fn a_call_without_text_in_the_history_is_read() {
 
 #[tokio::test]
 #[ignore = "needs a model server at WHARF_TEST_OPENAI_URL"]
-async fn a_request_past_the_window_is_an_overflow() {
+async fn chat_a_request_past_the_window_is_an_overflow() {
     match model().ask(&request(&"word ".repeat(20_000))).await {
         Err(Error::Status {
             kind: StatusKind::ContextOverflow,
@@ -110,4 +116,117 @@ async fn a_request_past_the_window_is_an_overflow() {
         }) => {}
         other => panic!("{other:?}"),
     }
+}
+
+/// The conversation after `reply`, its calls answered, and told to go on.
+fn after(mut asking: Request, reply: Reply) -> Request {
+    let calls = reply.calls.clone();
+    asking.messages.push(Message::Assistant {
+        text: reply.text,
+        calls: reply.calls,
+        native: reply.native,
+    });
+    for call in &calls {
+        asking.messages.push(Message::Tool {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            text: "a.txt b.txt".into(),
+            failed: false,
+        });
+    }
+    asking.messages.push(Message::User {
+        text: "Go on.".into(),
+    });
+    asking
+}
+
+#[tokio::test]
+#[ignore = "needs a gateway that speaks messages at WHARF_TEST_ANTHROPIC_URL"]
+async fn messages_of_a_gateway_are_read_for_some_turns() {
+    let url = named("WHARF_TEST_ANTHROPIC_URL").expect("WHARF_TEST_ANTHROPIC_URL names no server");
+    let model = named("WHARF_TEST_MODEL").unwrap_or_else(|| "smol".to_owned());
+    let provider = Provider {
+        name: "real".to_owned(),
+        ..Provider::anthropic(Some(url), Some(Secret::new("key-of-a-test")))
+    };
+    let providers = BTreeMap::from([("real".to_owned(), provider)]);
+    let model = open(&format!("real/{model}"), &providers).unwrap();
+    let mut asking = request("List the files with bash.");
+    for _ in 0..3 {
+        let reply = model.ask(&asking).await.unwrap();
+        assert!(reply.usage.input > 0 && reply.usage.output > 0);
+        asking = after(asking, reply);
+    }
+}
+
+/// Reads a JSON object of bodies by wire and holds each against the vendor's types, lists included.
+const TYPES: &str = r#"
+import json, sys
+from pydantic import TypeAdapter
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Chat
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming as Responses
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming as Messages
+
+def walk(value):
+    if isinstance(value, dict):
+        return {key: walk(item) for key, item in value.items()}
+    if isinstance(value, (str, bytes, int, float, bool)) or value is None:
+        return value
+    return [walk(item) for item in value]
+
+kinds = {"chat": Chat, "responses": Responses, "messages": Messages}
+count = 0
+for name, bodies in json.load(sys.stdin).items():
+    for body in bodies:
+        body.pop("stream", None)
+        body.pop("stream_options", None)
+        walk(TypeAdapter(kinds[name]).validate_python(body))
+        count += 1
+print(count)
+"#;
+
+#[tokio::test]
+#[ignore = "needs a Python with the packages openai and anthropic at WHARF_TEST_PYTHON"]
+async fn types_of_the_vendors_take_what_is_sent() {
+    let python = named("WHARF_TEST_PYTHON").expect("WHARF_TEST_PYTHON names no Python");
+    let mut bodies = BTreeMap::new();
+    for (name, wire) in [
+        ("chat", Wire::OpenAi),
+        ("messages", Wire::Anthropic),
+        ("responses", Wire::Responses),
+    ] {
+        let call = |line: &str| ("bash", json!({"command": line}));
+        let server = FakeModel::queue(vec![
+            Answer::calls(vec![call("ls"), call("pwd")]),
+            Answer::text("I think"),
+            Answer::text("done"),
+        ])
+        .await;
+        let provider = Provider {
+            name: "real".to_owned(),
+            kind: wire,
+            ..Provider::openai(Some(server.base_url()), None)
+        };
+        let providers = BTreeMap::from([("real".to_owned(), provider)]);
+        let model = open("real/m", &providers).unwrap();
+        let mut asking = request("List the files with bash.");
+        asking.reply_tokens = 4096;
+        asking.effort = Some(Effort::Low);
+        for _ in 0..3 {
+            let reply = model.ask(&asking).await.unwrap();
+            asking = after(asking, reply);
+        }
+        bodies.insert(name, server.requests());
+    }
+    let text = json!(bodies).to_string();
+    let mut child = std::process::Command::new(python)
+        .args(["-c", TYPES])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success());
+    assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "9");
 }

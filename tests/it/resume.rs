@@ -217,6 +217,28 @@ async fn a_limited_run_goes_on_only_when_its_limit_is_raised() {
     assert_eq!(starts(&again), 1, "the agent that was limited went on");
 }
 
+/// What a run says to type, stopped by a limit that its plan sets.
+async fn told_to_raise(limit: &str) -> String {
+    let whole = Recorded::of(FILES, &plan(limit, ONE), diligent).await;
+    let summary = whole.summary;
+    assert_eq!(summary.status, Status::Limited, "{}", summary.reason);
+    summary.next
+}
+
+#[tokio::test]
+async fn the_limit_that_stopped_a_run_is_the_one_to_raise() {
+    for (limit, flag) in [
+        ("run: {tokens: 10}", "--budget-tokens 100000"),
+        ("run: {time: 0s}", "--timeout 1m"),
+        ("run: {cost_usd: 0.001}", "--budget-usd 1"),
+        ("run: {cost_usd: 3, tokens: 10}", "--budget-tokens 100000"),
+        ("run: {cost_usd: 0.001, tokens: 9000000}", "--budget-usd 1"),
+    ] {
+        let told = told_to_raise(limit).await;
+        assert_eq!(told, format!("wharf resume run {flag}"), "{limit}");
+    }
+}
+
 /// Fails unless the server says otherwise.
 fn first_fails(ask: &Ask) -> Answer {
     match ask.first.contains("BRIEF a.") {

@@ -368,7 +368,7 @@ async fn a_failing_acceptance_command_outweighs_a_verdict_of_pass() {
 async fn a_call_that_was_refused_or_failed_is_no_evidence() {
     type Script = fn(&Ask) -> Answer;
     // Each answers the first request with a call that shows nothing, and then rests on it.
-    let firsts: [(&str, Script); 4] = [
+    let firsts: [(&str, Script); 6] = [
         ("its own verdict, handed back", |_| {
             passes(&["It is done"], "#1")
         }),
@@ -380,6 +380,12 @@ async fn a_call_that_was_refused_or_failed_is_no_evidence() {
         }),
         ("a command that failed", |_| {
             Answer::call("bash", json!({"command": "exit 1"}))
+        }),
+        ("acceptance commands that there are not", |_| {
+            Answer::call("run_acceptance", json!({}))
+        }),
+        ("a command that still runs", |_| {
+            Answer::call("bash", json!({"command": "sleep 60", "background": true}))
         }),
     ];
     for (name, first) in firsts {
@@ -399,6 +405,85 @@ async fn a_call_that_was_refused_or_failed_is_no_evidence() {
             "{name}"
         );
     }
+}
+
+/// `submit_verdict` of this word, as a call of several.
+fn word(word: &str) -> (&'static str, serde_json::Value) {
+    let status = match word {
+        "nonsense" => "pass",
+        word => word,
+    };
+    let criteria = json!([{"criterion": "It is done", "status": status, "evidence": "#1"}]);
+    (
+        "submit_verdict",
+        json!({"verdict": word, "summary": "s", "criteria": criteria}),
+    )
+}
+
+#[tokio::test]
+async fn of_several_ending_calls_in_one_turn_none_counts() {
+    // The last pair's first cannot be understood, which makes the second no clearer.
+    for (first, second) in [
+        ("fail", "pass"),
+        ("pass", "pass"),
+        ("pass", "fail"),
+        ("nonsense", "pass"),
+    ] {
+        let world = World::new(&[("a.txt", "a\n")]);
+        let ran = world
+            .run(&plan(CRITERIA, &[("a", &[])]), move |ask| {
+                match (ask.role, ask.ordinal) {
+                    (Role::Verifier, 0) => Answer::call("list_files", json!({})),
+                    (Role::Verifier, _) => Answer::calls(vec![word(first), word(second)]),
+                    _ => report("done", "nothing to do"),
+                }
+            })
+            .await;
+        let seen = (ran.summary.status, ran.summary.exit_code);
+        assert_eq!(seen, (Status::Unverified, 4), "{first}, {second}");
+    }
+}
+
+#[tokio::test]
+async fn of_several_reports_in_one_turn_none_counts() {
+    let world = World::new(&[("a.txt", "a\n")]);
+    let said = |status| ("submit_report", json!({"status": status, "summary": "s"}));
+    let ran = world
+        .run(&plan(CRITERIA, &[("a", &[])]), move |ask| {
+            match (ask.role, ask.ordinal) {
+                (Role::Verifier, _) => verifier(ask),
+                (_, 0) => Answer::calls(vec![said("failed"), said("done")]),
+                _ => {
+                    assert!(ask.last().contains("none of them counts"), "{}", ask.last());
+                    report("failed", "it cannot be done")
+                }
+            }
+        })
+        .await;
+    assert_eq!(ran.summary.exit_code, 1, "{}", ran.summary.reason);
+}
+
+#[tokio::test]
+async fn what_is_done_when_a_limit_stops_the_run_is_delivered_as_what_it_is() {
+    let world = World::new(&[("a.txt", "a\n")]);
+    let plan = plan(
+        &format!("{CRITERIA}\nrun: {{tokens: 60000}}"),
+        &[("one", &[]), ("two", &["one"])],
+    );
+    let ran = world
+        .run(&plan, |ask| match (id_of(ask).as_str(), ask.ordinal) {
+            ("one", 0) => write("one.txt", "made\n"),
+            ("one", 1) => Answer::call("bash", json!({"command": "true"})),
+            ("one", _) => report("done", "made it"),
+            (_, 0) => write("half.txt", "half\n").usage(100_000, 10),
+            _ => report("done", "never asked"),
+        })
+        .await;
+    assert_eq!(ran.summary.exit_code, 5, "{}", ran.summary.reason);
+    let patch = patch(&ran);
+    assert!(patch.contains("one.txt"), "{patch}");
+    assert!(!patch.contains("half.txt"), "{patch}");
+    assert!(ran.summary.verdict.is_none());
 }
 
 #[tokio::test]
@@ -618,7 +703,10 @@ async fn a_hidden_file_is_neither_seen_nor_lost() {
                     assert!(!ask.last().contains(".env"), "{}", ask.last());
                     write(".env", "SECRET=mine\n")
                 }
-                (_, 2) => Answer::call("bash", json!({"command": "true"})),
+                (_, 2) => {
+                    assert!(ask.last().contains("sensitive path"), "{}", ask.last());
+                    Answer::call("bash", json!({"command": "echo SECRET=mine > .env"}))
+                }
                 _ => report("done", "nothing"),
             }
         })

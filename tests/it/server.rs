@@ -1,17 +1,23 @@
 //! A model server on loopback, scripted by a closure, that checks every request as the strictest
 //! server would.
 
-use std::collections::{BTreeMap, HashSet};
+mod chat;
+mod messages;
+mod responses;
+
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+
+pub use chat::violations;
 
 /// A running server; it ends with the runtime of the test.
 pub struct FakeModel {
@@ -33,11 +39,21 @@ struct Seen {
     conversations: BTreeMap<String, usize>,
 }
 
+/// The protocol a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoken {
+    Chat,
+    Messages,
+    Responses,
+}
+
 /// One request, as a script wants to see it.
 #[derive(Clone, Debug)]
 pub struct Ask {
+    pub spoken: Spoken,
     /// The whole body.
     pub body: Value,
+    /// Role and text of each message, in the form of chat completions whatever the protocol.
     pub messages: Vec<Value>,
     /// The names of the tools offered.
     pub tools: Vec<String>,
@@ -73,6 +89,26 @@ impl Ask {
     pub fn results(&self) -> Vec<&str> {
         let tools = self.messages.iter().filter(|m| m["role"] == "tool");
         tools.filter_map(|m| m["content"].as_str()).collect()
+    }
+}
+
+/// A message that is to be written in a request's protocol.
+pub struct Said {
+    pub text: String,
+    pub calls: Vec<(String, Value)>,
+    /// In the words of chat completions.
+    pub finish: Option<String>,
+    pub usage: Option<(u64, u64)>,
+}
+
+impl Said {
+    /// Input and output tokens, a token for four bytes where the script does not say.
+    pub fn tokens(&self, ask: &Ask) -> (u64, u64) {
+        let tokens = |bytes: usize| (bytes as u64 / 4).max(1);
+        self.usage.unwrap_or_else(|| {
+            let written = self.text.len() + json!(self.calls).to_string().len();
+            (tokens(ask.body.to_string().len()), tokens(written))
+        })
     }
 }
 
@@ -174,8 +210,10 @@ impl FakeModel {
             seen: Mutex::default(),
         });
         let router = axum::Router::new()
-            .route("/v1/chat/completions", axum::routing::post(chat))
-            .route("/v1/messages", axum::routing::post(messages))
+            .route("/v1/chat/completions", axum::routing::post(answer))
+            .route("/v1/messages", axum::routing::post(answer))
+            .route("/v1/responses", axum::routing::post(answer))
+            .route("/v1/models", axum::routing::get(listed))
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -219,21 +257,17 @@ impl Drop for FakeModel {
     }
 }
 
-/// Anthropic's address: what is answered must be scripted as raw pieces or a status.
-async fn messages(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let ask = {
-        let mut seen = shared.seen.lock().unwrap();
-        let number = seen.requests.len();
-        seen.requests.push(body.clone());
-        seen.headers.push(headers.clone());
-        ask(body, headers, number, &mut seen.conversations)
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let spoken = match uri.path() {
+        "/v1/messages" => Spoken::Messages,
+        "/v1/responses" => Spoken::Responses,
+        _ => Spoken::Chat,
     };
-    let answer = (shared.script)(&ask);
-    respond(answer, &ask)
-}
-
-async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
     let body: Value = match serde_json::from_slice(&body) {
         Ok(body) => body,
         Err(error) => {
@@ -247,10 +281,14 @@ async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
         let number = seen.requests.len();
         seen.requests.push(body.clone());
         seen.headers.push(headers.clone());
-        let wrong = violations(&body);
+        let wrong = match spoken {
+            Spoken::Chat => chat::violations(&body),
+            Spoken::Messages => messages::violations(&body),
+            Spoken::Responses => responses::violations(&body),
+        };
         seen.violations
             .extend(wrong.iter().map(|w| format!("request {number}: {w}")));
-        let ask = ask(body, headers, number, &mut seen.conversations);
+        let ask = ask(spoken, body, headers, number, &mut seen.conversations);
         (ask, wrong)
     };
     if !wrong.is_empty() {
@@ -260,8 +298,18 @@ async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
     respond(answer, &ask)
 }
 
-fn ask(body: Value, headers: HeaderMap, number: usize, seen: &mut BTreeMap<String, usize>) -> Ask {
-    let messages = body["messages"].as_array().cloned().unwrap_or_default();
+fn ask(
+    spoken: Spoken,
+    body: Value,
+    headers: HeaderMap,
+    number: usize,
+    seen: &mut BTreeMap<String, usize>,
+) -> Ask {
+    let messages = match spoken {
+        Spoken::Chat => body["messages"].as_array().cloned().unwrap_or_default(),
+        Spoken::Messages => messages::plain(&body),
+        Spoken::Responses => responses::plain(&body),
+    };
     let of = |role: &str| {
         let found = messages.iter().find(|m| m["role"] == role);
         found
@@ -279,7 +327,10 @@ fn ask(body: Value, headers: HeaderMap, number: usize, seen: &mut BTreeMap<Strin
         .as_array()
         .into_iter()
         .flatten()
-        .filter_map(|tool| tool["function"]["name"].as_str().map(str::to_owned))
+        .filter_map(|tool| {
+            let name = tool["function"]["name"].as_str().or(tool["name"].as_str());
+            name.map(str::to_owned)
+        })
         .collect();
     let has = |name: &str| tools.iter().any(|tool| tool == name);
     let role = match () {
@@ -289,6 +340,7 @@ fn ask(body: Value, headers: HeaderMap, number: usize, seen: &mut BTreeMap<Strin
         () => Role::Other,
     };
     Ask {
+        spoken,
         body,
         messages,
         tools,
@@ -298,6 +350,13 @@ fn ask(body: Value, headers: HeaderMap, number: usize, seen: &mut BTreeMap<Strin
         number,
         headers,
     }
+}
+
+/// The models this server says it has.
+async fn listed() -> Response {
+    let list = json!({"object": "list", "data": [{"id": "fake", "max_model_len": 32_768}, {"id": "other"}]});
+    let response = Response::builder().header("content-type", "application/json");
+    response.body(Body::from(list.to_string())).unwrap()
 }
 
 fn respond(answer: Answer, ask: &Ask) -> Response {
@@ -361,135 +420,30 @@ fn body_of(answer: Answer, ask: &Ask) -> (String, Vec<(Duration, Vec<u8>)>) {
             finish,
             usage,
         } => {
-            let message = Written::new(ask, text, calls, finish, usage);
+            let said = Said {
+                text,
+                calls,
+                finish,
+                usage,
+            };
+            let (events, plain) = match ask.spoken {
+                Spoken::Chat => {
+                    let message = chat::Written::new(ask, said);
+                    (message.events(ask), message.plain())
+                }
+                Spoken::Messages => messages::written(ask, said),
+                Spoken::Responses => responses::written(ask, said),
+            };
             if ask.body["stream"] == true {
-                let pieces = message.events(ask).into_iter();
+                let pieces = events.into_iter();
                 let pieces = pieces.map(|event| (Duration::ZERO, event.into_bytes()));
                 ("text/event-stream".to_owned(), pieces.collect())
             } else {
-                let text = message.plain().to_string();
-                (
-                    "application/json".to_owned(),
-                    vec![(Duration::ZERO, text.into_bytes())],
-                )
+                let bytes = plain.to_string().into_bytes();
+                ("application/json".to_owned(), vec![(Duration::ZERO, bytes)])
             }
         }
         Answer::Status(..) | Answer::Cut(..) | Answer::Silence => panic!("no body can be cut here"),
-    }
-}
-
-/// A message with everything a real server gives beside it.
-struct Written {
-    head: Value,
-    text: String,
-    calls: Vec<Value>,
-    finish: String,
-    usage: Value,
-}
-
-impl Written {
-    fn new(
-        ask: &Ask,
-        text: String,
-        calls: Vec<(String, Value)>,
-        finish: Option<String>,
-        usage: Option<(u64, u64)>,
-    ) -> Self {
-        let number = ask.number;
-        let calls: Vec<Value> = calls.into_iter().enumerate().map(|(at, (name, arguments))| {
-            let arguments = match arguments {
-                Value::String(text) => text,
-                other => other.to_string(),
-            };
-            json!({"id": format!("call_{number}_{at}"), "type": "function", "function": {"name": name, "arguments": arguments}})
-        }).collect();
-        let tokens = |bytes: usize| (bytes as u64 / 4).max(1);
-        let (input, output) = usage.unwrap_or_else(|| {
-            let written = text.len() + Value::from(calls.clone()).to_string().len();
-            (
-                tokens(ask.body["messages"].to_string().len()),
-                tokens(written),
-            )
-        });
-        Self {
-            head: json!({"id": format!("chatcmpl-{number}"), "created": 1, "model": ask.body["model"]}),
-            finish: finish.unwrap_or_else(|| {
-                if calls.is_empty() {
-                    "stop"
-                } else {
-                    "tool_calls"
-                }
-                .to_owned()
-            }),
-            usage: json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output}),
-            text,
-            calls,
-        }
-    }
-
-    fn with(&self, object: &str, more: &Value) -> Value {
-        let mut out = self.head.clone();
-        out["object"] = object.into();
-        for (key, value) in more.as_object().unwrap() {
-            out[key] = value.clone();
-        }
-        out
-    }
-
-    fn plain(&self) -> Value {
-        let mut message = json!({"role": "assistant", "content": if self.text.is_empty() { Value::Null } else { json!(self.text) }});
-        if !self.calls.is_empty() {
-            message["tool_calls"] = json!(self.calls);
-        }
-        let choice = json!({"index": 0, "message": message, "finish_reason": self.finish});
-        self.with(
-            "chat.completion",
-            &json!({"choices": [choice], "usage": self.usage}),
-        )
-    }
-
-    fn events(&self, ask: &Ask) -> Vec<String> {
-        let mut deltas = vec![json!({"role": "assistant", "content": ""})];
-        if !self.text.is_empty() {
-            deltas.push(json!({"content": self.text}));
-        }
-        for (index, call) in self.calls.iter().enumerate() {
-            let arguments = call["function"]["arguments"].as_str().unwrap();
-            let middle = (arguments.len() / 2..=arguments.len())
-                .find(|&at| arguments.is_char_boundary(at))
-                .unwrap();
-            let (head, tail) = arguments.split_at(middle);
-            let mut begun = call.clone();
-            begun["index"] = json!(index);
-            begun["function"]["arguments"] = json!("");
-            deltas.push(json!({"tool_calls": [begun]}));
-            for piece in [head, tail] {
-                deltas.push(
-                    json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}),
-                );
-            }
-        }
-        let chunk =
-            |choices: Value| self.with("chat.completion.chunk", &json!({"choices": choices}));
-        let mut out: Vec<Value> = deltas
-            .into_iter()
-            .map(|delta| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}])))
-            .collect();
-        out.push(chunk(
-            json!([{"index": 0, "delta": {}, "finish_reason": self.finish}]),
-        ));
-        if ask.body["stream_options"]["include_usage"] == true {
-            out.push(self.with(
-                "chat.completion.chunk",
-                &json!({"choices": [], "usage": self.usage}),
-            ));
-        }
-        let mut out: Vec<String> = out
-            .into_iter()
-            .map(|chunk| format!("data: {chunk}\n\n"))
-            .collect();
-        out.push("data: [DONE]\n\n".to_owned());
-        out
     }
 }
 
@@ -498,127 +452,6 @@ fn refusal(text: &str) -> Response {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
-}
-
-/// Every rule of the strictest servers that `body` breaks.
-pub fn violations(body: &Value) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for tool in body["tools"].as_array().into_iter().flatten() {
-        if !is_fit(&tool["function"]["name"]) || tool["type"] != "function" {
-            wrong.push(format!("tool {} is malformed", tool["function"]["name"]));
-        }
-        if !tool["function"]["parameters"].is_object() {
-            wrong.push(format!("tool {} has no schema", tool["function"]["name"]));
-        }
-    }
-    if body["tools"]
-        .as_array()
-        .is_some_and(|tools| !tools.is_empty())
-        && body["tool_choice"] != "auto"
-    {
-        wrong.push("tools without tool_choice".to_owned());
-    }
-    let limit = [&body["max_tokens"], &body["max_completion_tokens"]];
-    if !limit.iter().any(|limit| limit.as_u64().is_some()) {
-        wrong.push("no reply limit".to_owned());
-    }
-    let none = vec![];
-    let mut order = Order::default();
-    for (at, message) in body["messages"]
-        .as_array()
-        .unwrap_or(&none)
-        .iter()
-        .enumerate()
-    {
-        if let Err(what) = order.take(at, message) {
-            wrong.push(format!("message {at}: {what}"));
-        }
-    }
-    if !order.open.is_empty() {
-        wrong.push(format!("calls without a result: {:?}", order.open));
-    }
-    if !matches!(order.last.as_str(), "user" | "tool") {
-        wrong.push(format!("the last message is of {:?}", order.last));
-    }
-    wrong
-}
-
-/// Reads messages in order and says what is out of it.
-#[derive(Default)]
-struct Order {
-    last: String,
-    open: Vec<String>,
-    ids: HashSet<String>,
-}
-
-impl Order {
-    fn take(&mut self, at: usize, message: &Value) -> Result<(), String> {
-        let role = message["role"].as_str().unwrap_or_default().to_owned();
-        let last = std::mem::replace(&mut self.last, role.clone());
-        if message["content"]
-            .as_array()
-            .is_some_and(|parts| parts.iter().any(|p| p["text"] == ""))
-        {
-            return Err("an empty text part".to_owned());
-        }
-        if role != "tool" && !self.open.is_empty() {
-            return Err(format!(
-                "calls without a result: {:?}",
-                std::mem::take(&mut self.open)
-            ));
-        }
-        let text = message["content"].as_str().unwrap_or_default();
-        match role.as_str() {
-            "system" if at != 0 => Err("a late system message".to_owned()),
-            "user" if last == "user" => Err("two user messages in a row".to_owned()),
-            "system" | "user" if text.trim().is_empty() => Err("an empty message".to_owned()),
-            "system" | "user" => Ok(()),
-            "assistant" if !matches!(last.as_str(), "user" | "tool") => {
-                Err("it answers nothing".to_owned())
-            }
-            "assistant" => self.calls(message, text),
-            "tool" => {
-                let id = message["tool_call_id"].as_str().unwrap_or_default();
-                let place = self.open.iter().position(|open| open == id);
-                self.open
-                    .remove(place.ok_or(format!("result {id:?} has no open call"))?);
-                message["content"]
-                    .is_string()
-                    .then_some(())
-                    .ok_or("a result without text".to_owned())
-            }
-            other => Err(format!("role {other:?}")),
-        }
-    }
-
-    fn calls(&mut self, message: &Value, text: &str) -> Result<(), String> {
-        let none = vec![];
-        let calls = message["tool_calls"].as_array().unwrap_or(&none);
-        if calls.is_empty() && text.trim().is_empty() {
-            return Err("an empty assistant message".to_owned());
-        }
-        if message["tool_calls"] == json!([]) {
-            return Err("an empty list of calls".to_owned());
-        }
-        for call in calls {
-            let id = call["id"].as_str().unwrap_or_default();
-            if id.is_empty() || !self.ids.insert(id.to_owned()) {
-                return Err(format!("call id {} is missing or stands twice", call["id"]));
-            }
-            self.open.push(id.to_owned());
-            if !is_fit(&call["function"]["name"]) || call["type"] != "function" {
-                return Err(format!("call name {}", call["function"]["name"]));
-            }
-            let arguments = call["function"]["arguments"]
-                .as_str()
-                .ok_or("arguments are no string")?;
-            let parsed: Result<Value, _> = serde_json::from_str(arguments);
-            if !parsed.is_ok_and(|value| value.is_object()) {
-                return Err(format!("arguments are no object: {arguments}"));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn is_fit(name: &Value) -> bool {

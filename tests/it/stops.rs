@@ -118,7 +118,7 @@ impl Bystander {
     }
 }
 
-async fn none_left(operator: &Operator) {
+pub async fn none_left(operator: &Operator) {
     let engine = engine();
     until(GONE, "no container of the run", async || {
         containers(&engine, operator).await.is_empty()
@@ -127,7 +127,7 @@ async fn none_left(operator: &Operator) {
 }
 
 /// What an interrupted run must have said and kept.
-fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
+pub fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
     assert_eq!(said.code, Some(code), "{said:?}");
     let result: Value = serde_json::from_str(&operator.of_run("result.json")).unwrap();
     assert_eq!(result["status"], "interrupted", "{result}");
@@ -137,6 +137,16 @@ fn says_interrupted(operator: &Operator, said: &Said, code: i32) {
         result["branch"].is_null() && result["patch"].is_null(),
         "{result}"
     );
+    // What the journal says of each subtask stands there too, the last one's end included.
+    let read = wharf::journal::read(&operator.state().join("runs/run/journal.jsonl")).unwrap();
+    let ended = wharf::journal::State::of(&read.lines).subtasks;
+    for subtask in result["subtasks"].as_array().unwrap() {
+        let id = wharf::id::SubtaskId::new(subtask["id"].as_str().unwrap());
+        let ended = ended.get(&id).expect("its end");
+        assert_eq!(subtask["reason"], serde_json::json!(ended.reason));
+        let files = serde_json::json!(ended.changed_files);
+        assert_eq!(subtask["changed_files"], files);
+    }
 }
 
 /// One signal, with what standard input is meanwhile.

@@ -167,6 +167,22 @@ pub(crate) fn alive(marker: &str) -> Vec<String> {
         .collect()
 }
 
+/// Ends whoever holds the marker: where process 1 is a plain child, nobody else ends what outlives it.
+pub(crate) fn end(marker: &str) {
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let number = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let pid = number.and_then(rustix::process::Pid::from_raw);
+        if let (true, Some(pid)) = (String::from_utf8_lossy(&line).contains(marker), pid) {
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
 /// A number that no other process has on its command line.
 pub(crate) fn marker(of: u32) -> String {
     format!("{}.{:07}", 90_000 + of, std::process::id())

@@ -15,7 +15,7 @@ use wharf::sandbox::{
     Answer, Changes, Command, Error, Exit, Facts, Finished, Listing, ProcessAction, Read, Sandbox,
     Search, Spooled, Stream,
 };
-use wharf::tools::{Action, Call, Ending, Kind, Mode, Options, Output, OwnTool, Rule, Set};
+use wharf::tools::{Action, Call, Ending, Kind, Mode, Options, Output, OwnTool, Rule, Ruling, Set};
 
 /// What a command line comes to in a scripted sandbox.
 pub type Script = dyn Fn(&Command) -> Result<Finished, Error> + Send + Sync;
@@ -448,11 +448,10 @@ fn rules_decide_by_every_part_of_a_command_and_deny_wins() {
         assert_eq!(refused.error_type, Some("denied"), "{line}");
         assert!(refused.text.contains("git push*"), "{}", refused.text);
     }
+    let deploy = set.ruling(&bash("make deploy").unwrap());
     assert!(
-        bash("make deploy")
-            .unwrap_err()
-            .text
-            .contains("nobody can be asked")
+        matches!(&deploy, Ruling::Asked(need) if need.reason().contains("make deploy")),
+        "{deploy:?}"
     );
     let write = |path: &str| {
         set.check(
@@ -462,43 +461,6 @@ fn rules_decide_by_every_part_of_a_command_and_deny_wins() {
     };
     assert!(write("/workspace/src/../docs/a.md").is_err());
     assert!(write("src/docs.md").is_ok());
-}
-
-#[test]
-fn modes_hold_what_no_rule_allows() {
-    let with = |mode, rules| {
-        Set::new(Options {
-            mode,
-            rules,
-            ..options()
-        })
-        .unwrap()
-    };
-    for mode in [Mode::Plan, Mode::Deny, Mode::Ask] {
-        let set = with(mode, vec![rule("bash", Some("ls*"), None, Action::Allow)]);
-        assert!(
-            set.check("read_file", r#"{"path":"a"}"#).is_ok(),
-            "{mode:?}"
-        );
-        assert!(
-            set.check("bash", r#"{"command":"ls -l"}"#).is_ok(),
-            "{mode:?}"
-        );
-        assert!(
-            set.check("bash", r#"{"command":"ls && rm x"}"#).is_err(),
-            "{mode:?}"
-        );
-        assert!(
-            set.check("write_file", r#"{"path":"a","content":""}"#)
-                .is_err(),
-            "{mode:?}"
-        );
-        assert!(
-            set.check("submit_report", r#"{"status":"done","summary":""}"#)
-                .is_ok(),
-            "{mode:?}"
-        );
-    }
 }
 
 #[test]
@@ -781,14 +743,72 @@ async fn an_own_tool_gets_its_arguments_on_standard_input() {
     .unwrap();
     let sandbox = quiet();
     run(&set, "lint", json!({"path": "a\n'b"}), &sandbox).await;
-    let expected =
-        "{\nruff check . # all\n} <<'WHARF_ARGUMENTS'\n{\"path\":\"a\\n'b\"}\nWHARF_ARGUMENTS";
+    let expected = "export WHARF_ARG_PATH='a\n'\\''b'\n{\nruff check . # all\n} <<'WHARF_ARGUMENTS'\n\
+                    {\"path\":\"a\\n'b\"}\nWHARF_ARGUMENTS";
     assert_eq!(sandbox.ran(), [expected]);
     assert!(
         run(&set, "lint", json!({"path": "a", "x": 1}), &sandbox)
             .await
             .failed
     );
+}
+
+/// The line that an own tool's call becomes, given to a real shell.
+fn in_a_shell(arguments: &Value) -> String {
+    let own = OwnTool {
+        name: "show".into(),
+        description: "d".into(),
+        schema: json!({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"},
+                       "list": {"type": "array"}, "TEXT": {"type": "string"}}}),
+        command: "printf '%s|' \"$WHARF_ARG_TEXT\" \"$WHARF_ARG_N\" \"$WHARF_ARG_LIST\"; cat"
+            .into(),
+    };
+    let set = Set::new(Options {
+        names: vec!["show".into()],
+        own: vec![own],
+        ..options()
+    })
+    .unwrap();
+    let sandbox = quiet();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(run(&set, "show", arguments.clone(), &sandbox));
+    let out = std::process::Command::new("sh")
+        .args(["-c", &sandbox.ran()[0]])
+        .output()
+        .unwrap();
+    String::from_utf8(out.stdout).unwrap()
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_argument_of_an_own_tool_is_ever_read_as_shell_text(
+        text in "[ -~\n\t'\"$`;|&(){}<>äß]{0,40}",
+        n in proptest::prelude::any::<i32>(),
+    ) {
+        let arguments = json!({"text": text, "n": n, "list": [text]});
+        let said = in_a_shell(&arguments);
+        let list = json!([text]).to_string();
+        let head = format!("{text}|{n}|{list}|");
+        proptest::prop_assert!(said.starts_with(&head), "{said:?} {head:?}");
+        let read: Value = serde_json::from_str(&said[head.len()..]).unwrap();
+        proptest::prop_assert_eq!(read, arguments);
+    }
+}
+
+#[test]
+fn what_no_variable_can_hold_is_in_the_json_alone() {
+    let long = "x".repeat(20_000);
+    for text in ["a\0b", long.as_str()] {
+        let said = in_a_shell(&json!({"text": text}));
+        assert!(said.starts_with("|||"), "{}", &said[..40]);
+        let read: Value = serde_json::from_str(&said[3..]).unwrap();
+        assert_eq!(read["text"], text);
+    }
+    let said = in_a_shell(&json!({"TEXT": "second", "text": "first"}));
+    assert!(said.starts_with("|||"), "two of one name are none: {said}");
 }
 
 #[tokio::test]

@@ -57,6 +57,7 @@ fn request(messages: Vec<Message>) -> Request {
         }],
         reply_tokens: 800,
         temperature: None,
+        effort: None,
     }
 }
 

@@ -8,7 +8,7 @@
 
 mod apply;
 mod base;
-mod canary;
+pub mod canary;
 mod deliver;
 pub mod fixture;
 mod merge;

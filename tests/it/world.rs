@@ -98,12 +98,14 @@ impl World {
             models: Models {
                 default: vec![model],
                 roles: BTreeMap::new(),
+                summary: Vec::new(),
             },
             engine: self.engine.clone(),
             tracer: self.tracer.clone(),
             watch: self.watch.clone(),
             stop: self.stop.clone(),
             keep: run::Keep::default(),
+            consent: run::Consent::default(),
         }
     }
 
@@ -134,7 +136,13 @@ impl World {
 pub fn connect(server: &FakeModel) -> Arc<dyn model::Model> {
     // A second installation in one process is refused and changes nothing.
     drop(rustls::crypto::ring::default_provider().install_default());
-    let openai = model::Provider::openai(Some(server.base_url()), None);
+    let mut openai = model::Provider::openai(Some(server.base_url()), None);
+    // Dollars per million tokens.
+    openai.price = Some(model::Price {
+        input: 1.0,
+        cached_input: 1.0,
+        output: 1.0,
+    });
     let providers = BTreeMap::from([("openai".to_owned(), openai)]);
     model::open("openai/fake", &providers).unwrap()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,9 +11,9 @@ use wharf_toolbox::message::{Reply, Request};
 
 use crate::bell::lock;
 use crate::files::Files;
-use crate::git::{self, History};
+use crate::git::{self, Given, History};
 use crate::link::{Cancelled, Channel};
-use crate::records::Stop;
+use crate::records::{Body, Stop};
 use crate::run::{Asked, Shell};
 use crate::surroundings;
 
@@ -29,6 +30,8 @@ pub struct Calls {
     pub git: Option<String>,
     /// What commands need in order to start: workspace, home and /tmp.
     pub floor: Vec<PathBuf>,
+    /// The agent's repository begins with commits that Wharf gave.
+    pub given: AtomicBool,
 }
 
 /// A queue and the threads that empty it.
@@ -63,6 +66,7 @@ impl Dispatch {
         let queue = match request {
             Request::Run { .. }
             | Request::Write { .. }
+            | Request::History { .. }
             | Request::Upload { .. }
             | Request::Ledger
             | Request::Scan => &self.changing,
@@ -151,6 +155,9 @@ impl Calls {
                 glob,
                 limit,
             } => files.grep(channel, &pattern, glob.as_deref(), limit),
+            Request::History { tip, pack, index } => {
+                self.history(channel, &Given { tip, pack, index })
+            }
             Request::Upload { git, above } => self.upload(channel, git, above.as_deref()),
             Request::Ledger => match lock(&files.workspace).tell(channel) {
                 Ok(()) => Ok(Reply::Known),
@@ -167,6 +174,17 @@ impl Calls {
         }
     }
 
+    fn history(&self, channel: &Channel, given: &Given) -> Result<Reply, Cancelled> {
+        match git::receive(self.shell.commands.root(), given, &mut Body::new(channel)) {
+            Ok(taken) => {
+                self.given.store(taken, Ordering::Release);
+                Ok(Reply::Written)
+            }
+            Err(Stop::Failed(text)) => Ok(Reply::Told { text }),
+            Err(stop) => stopped(stop),
+        }
+    }
+
     fn upload(
         &self,
         channel: &Channel,
@@ -180,7 +198,11 @@ impl Calls {
         };
         let small = workspace.size() <= git::FILES;
         drop(workspace);
-        if let Some(program) = self.git.as_ref().filter(|_| git && small) {
+        // Whoever gives a history wants it whatever the size; so did whoever made a layer with one.
+        let wanted = small
+            || self.given.load(Ordering::Acquire)
+            || (above.is_some() && self.shell.commands.root().join(".git").exists());
+        if let Some(program) = self.git.as_ref().filter(|_| git && wanted) {
             let history = match (above, uploaded.changed) {
                 (None, _) => History::Images,
                 (Some(_), changed) => History::Ours { changed },

@@ -1,7 +1,7 @@
 //! The agent's own repository, so that `git status`, `diff` and `log` work; nothing in it is believed.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use crate::bell::Bell;
 use crate::command::Commands;
 use crate::output::Status;
 use crate::reaper::Said;
+use crate::records::{Body, Stop};
 
 /// With more files than this it would cost more than it gives.
 pub const FILES: usize = 20_000;
@@ -40,7 +41,54 @@ pub enum History {
     },
 }
 
-/// Makes a repository of one commit. A failure leaves the agent without one and is no error.
+/// Commits that come before the first tree.
+pub struct Given {
+    /// The last of them, in hex.
+    pub tip: String,
+    /// Bytes of the pack.
+    pub pack: u64,
+    /// Bytes of its index.
+    pub index: u64,
+}
+
+/// Makes a repository of the commits that come in; false when one lies there already, which stays as
+/// it is. A failure leaves none.
+pub fn receive(root: &Path, given: &Given, body: &mut Body<'_>) -> Result<bool, Stop> {
+    let hex = given.tip.len() == 40 && given.tip.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !hex {
+        return Err(Stop::Failed("the history has no name".into()));
+    }
+    let folder = root.join(".git");
+    if init(&folder).map_err(|error| unable(&error))? == Made::Before {
+        body.content(given.pack + given.index, &mut |_| Ok(()))?;
+        return Ok(false);
+    }
+    let taken = take(&folder, given, body);
+    if taken.is_err() {
+        // What is left of it would be taken for a repository.
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    taken.map(|()| true)
+}
+
+fn take(folder: &Path, given: &Given, body: &mut Body<'_>) -> Result<(), Stop> {
+    let name = folder.join(format!("objects/pack/pack-{}", given.tip));
+    for (end, size) in [("pack", given.pack), ("idx", given.index)] {
+        let file = std::fs::File::create(name.with_extension(end));
+        let mut file = file.map_err(|error| unable(&error))?;
+        body.content(size, &mut |part| {
+            file.write_all(part).map_err(|error| unable(&error))
+        })?;
+    }
+    let main = folder.join("refs/heads/main");
+    std::fs::write(main, format!("{}\n", given.tip)).map_err(|error| unable(&error))
+}
+
+fn unable(error: &std::io::Error) -> Stop {
+    Stop::Failed(format!("the history cannot be written: {error}"))
+}
+
+/// Makes a repository of one commit, on those that were given. A failure leaves the agent without one and is no error.
 pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell, history: History) {
     let fixed = [
         "-c",
@@ -98,7 +146,7 @@ fn init(folder: &Path) -> std::io::Result<Made> {
     Ok(Made::Now)
 }
 
-/// The one commit has the same hash in every sandbox of the same tree.
+/// The commit of the tree has the same hash in every sandbox of the same tree and history.
 const DATES: [(&str, &str); 2] = [
     ("GIT_AUTHOR_DATE", "2000-01-01T00:00:00Z"),
     ("GIT_COMMITTER_DATE", "2000-01-01T00:00:00Z"),

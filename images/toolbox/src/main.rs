@@ -44,6 +44,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{DumpableBehavior, set_child_subreaper, set_dumpable_behavior};
@@ -301,6 +302,7 @@ impl Sandbox {
             files,
             git: program("git", environment),
             floor,
+            given: AtomicBool::new(false),
         };
         Ok(Sandbox {
             calls: Arc::new(calls),

@@ -142,6 +142,16 @@ pub enum Request {
         /// At most so many lines.
         limit: u64,
     },
+    /// Commits that the agent's repository begins with, before any upload: the bytes of a pack, then
+    /// those of its index, come as data.
+    History {
+        /// The last commit, in hex.
+        tip: String,
+        /// Bytes of the pack.
+        pack: u64,
+        /// Bytes of its index.
+        index: u64,
+    },
     /// A tree as records: deletions first, then every entry in order of its path.
     Upload {
         /// Make the agent a repository of its own.

@@ -14,6 +14,8 @@ pub struct Bars {
     style: ProgressStyle,
     header: ProgressBar,
     rows: BTreeMap<String, ProgressBar>,
+    /// Stands last while somebody is asked.
+    prompt: Option<ProgressBar>,
     run: String,
     answers: Answers,
 }
@@ -32,6 +34,7 @@ impl Bars {
             style,
             header,
             rows: BTreeMap::new(),
+            prompt: None,
             run: String::new(),
             answers: Answers::Asked,
         })
@@ -62,8 +65,9 @@ impl Bars {
         });
         for row in &rows {
             let bar = self.rows.entry(row.agent.clone()).or_insert_with(|| {
-                self.lines
-                    .add(ProgressBar::no_length().with_style(self.style.clone()))
+                let below = usize::from(self.prompt.is_some());
+                let bar = ProgressBar::no_length().with_style(self.style.clone());
+                self.lines.insert_from_back(below, bar)
             });
             bar.set_message(row_line(row, width()));
         }
@@ -71,6 +75,25 @@ impl Bars {
         let run = if width() < SOME { "" } else { &self.run };
         let header = header_line(run, &board.totals(), self.answers, elapsed);
         self.header.set_message(header);
+    }
+
+    /// Shows a question below everything, or takes it away.
+    pub fn prompt(&mut self, text: Option<String>) {
+        match (text, &self.prompt) {
+            (Some(text), Some(bar)) => bar.set_message(text::line(&text, width())),
+            (Some(text), None) => {
+                let bar = ProgressBar::no_length().with_style(self.style.clone());
+                let bar = self.lines.add(bar);
+                bar.set_message(text::line(&text, width()));
+                self.prompt = Some(bar);
+            }
+            (None, Some(bar)) => {
+                bar.finish_and_clear();
+                self.lines.remove(bar);
+                self.prompt = None;
+            }
+            (None, None) => {}
+        }
     }
 
     /// Takes the moving part away.

@@ -1,8 +1,9 @@
 //! Progress while a run goes on: one thread owns the terminal and the event stream, everybody else
 //! sends to it and goes on.
 //!
-//! Owns: what is drawn on standard error during a run, and the lines of `--events`.
-//! Takes: notices and the live board of `run`, log lines.
+//! Owns: what is drawn on standard error during a run, the lines of `--events`, the keys of whoever is
+//! asked for consent.
+//! Takes: notices, questions and the live board of `run`, log lines.
 //! Gives: a `run::Watch`.
 //! Never: makes its callers wait.
 
@@ -13,12 +14,17 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::approve::Questions;
+use super::keyboard::Keyboard;
 use super::{out, text, wording};
-use crate::run::{Board, Notice, Watch};
+use crate::run::{Answer, Board, Notice, Question, Reply, Watch};
 use bars::Bars;
 
 /// Time between two drawings.
 const FRAME: Duration = Duration::from_millis(200);
+
+/// How long the thread may take to give the terminal back when nobody waits for the run.
+const LEAVE: Duration = Duration::from_millis(500);
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +45,24 @@ pub struct Look {
 /// The thread that owns the terminal.
 pub struct Live {
     queue: mpsc::Sender<Said>,
-    thread: JoinHandle<()>,
+    /// None once it was waited for.
+    thread: Option<JoinHandle<()>>,
+    askable: bool,
 }
 
 /// Sends to that thread; cheap to clone.
 #[derive(Clone)]
 pub struct Teller {
     queue: mpsc::Sender<Said>,
+    /// A person is at the terminal.
+    askable: bool,
 }
 
 enum Said {
     Notice(Notice),
     Board(Arc<Board>),
     Text(String),
+    Question(Box<Question>, Reply),
     Done,
 }
 
@@ -62,25 +73,49 @@ impl Live {
         let thread = std::thread::Builder::new()
             .name("progress".to_owned())
             .spawn(move || Screen::new(look).serve(&said))?;
-        Ok(Self { queue, thread })
+        Ok(Self {
+            queue,
+            thread: Some(thread),
+            askable: Keyboard::is_there(),
+        })
     }
 
     /// A sender for the run, for signals and for log lines.
     pub fn teller(&self) -> Teller {
         Teller {
             queue: self.queue.clone(),
+            askable: self.askable,
         }
     }
 
     /// Draws what is still queued and gives the terminal back.
-    pub fn close(self) {
+    pub fn close(mut self) {
         drop(self.queue.send(Said::Done));
         // A panic in the thread was reported by the hook.
-        drop(self.thread.join());
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+impl Drop for Live {
+    /// On the way out in a hurry: the terminal is given back as it was, unless that takes too long.
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        drop(self.queue.send(Said::Done));
+        let since = Instant::now();
+        while !thread.is_finished() && since.elapsed() < LEAVE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
 impl Teller {
+    /// True where a person can be asked.
+    pub fn can_ask(&self) -> bool {
+        self.askable
+    }
+
     /// Shows a line, whatever is drawn at the moment.
     pub fn text(&self, text: &str) {
         drop(self.queue.send(Said::Text(text.to_owned())));
@@ -94,6 +129,15 @@ impl Watch for Teller {
 
     fn board(&self, board: Arc<Board>) {
         drop(self.queue.send(Said::Board(board)));
+    }
+
+    fn ask(&self, question: Question) -> Option<tokio::sync::oneshot::Receiver<Answer>> {
+        if !self.askable {
+            return None;
+        }
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let asked = self.queue.send(Said::Question(Box::new(question), reply));
+        asked.is_ok().then_some(answer)
     }
 }
 
@@ -139,6 +183,9 @@ struct Screen {
     board: Option<Arc<Board>>,
     /// None without a terminal or when lines are asked for.
     bars: Option<Bars>,
+    questions: Questions,
+    /// The last prompt that was written where nothing moves.
+    prompted: bool,
 }
 
 impl Screen {
@@ -152,6 +199,8 @@ impl Screen {
             started: Instant::now(),
             board: None,
             bars,
+            questions: Questions::new(),
+            prompted: false,
         }
     }
 
@@ -163,7 +212,9 @@ impl Screen {
                 Ok(Said::Board(board)) => self.board = Some(board),
                 Ok(Said::Notice(notice)) => self.show(&notice),
                 Ok(Said::Text(text)) => self.line(&text),
+                Ok(Said::Question(question, reply)) => self.questions.add(*question, reply),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.ask();
                     self.draw();
                     drawn = Instant::now();
                 }
@@ -199,6 +250,25 @@ impl Screen {
         }
     }
 
+    /// Keeps the questions going; where nothing moves the prompt is a line of its own, once.
+    fn ask(&mut self) {
+        let turn = self.questions.turn();
+        for line in &turn.lines {
+            self.line(line);
+        }
+        if !turn.lines.is_empty() || turn.prompt.is_none() {
+            self.prompted = false;
+        }
+        match (&mut self.bars, turn.prompt) {
+            (Some(bars), prompt) => bars.prompt(prompt),
+            (None, Some(prompt)) if !self.prompted => {
+                self.prompted = true;
+                self.line(&prompt);
+            }
+            (None, _) => {}
+        }
+    }
+
     fn draw(&mut self) {
         if let (Some(bars), Some(board)) = (&mut self.bars, &self.board) {
             bars.draw(board, self.started.elapsed());
@@ -208,5 +278,10 @@ impl Screen {
 
 /// True for notices that only `-v` shows as lines.
 fn is_detail(notice: &Notice) -> bool {
-    matches!(notice, Notice::AgentTurn { .. })
+    match notice {
+        Notice::AgentTurn { .. } => true,
+        // What was consented to for the run would fill the screen.
+        Notice::Decided { allowed, again, .. } => *allowed && *again,
+        _ => false,
+    }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::stream::{self, Stage};
+use super::super::wire::Answer;
 use super::super::{Call, Finish, Message, Reply, Usage, ids};
 
 /// What was read of one answer.
@@ -62,9 +63,8 @@ impl stream::Fold for Fold {
     }
 }
 
-impl Fold {
-    /// Takes a message that was not streamed.
-    pub fn whole(&mut self, message: &Value) -> Result<(), String> {
+impl Answer for Fold {
+    fn whole(&mut self, message: &Value) -> Result<(), String> {
         let content = message["content"].as_array();
         let content = content.ok_or("the answer has no content")?;
         self.head(message);
@@ -77,9 +77,12 @@ impl Fold {
         Ok(())
     }
 
-    /// The whole reply of `model` to a request of `size` bytes in the conversation `earlier`.
-    /// `Err` says why the answer is not whole.
-    pub fn reply(self, model: &str, earlier: &[Message], size: usize) -> Result<Reply, String> {
+    fn reply(
+        self: Box<Self>,
+        model: &str,
+        earlier: &[Message],
+        size: usize,
+    ) -> Result<Reply, String> {
         let (true, Some(stop)) = (self.done, self.stop.as_deref()) else {
             return Err("it ended before message_stop".to_owned());
         };
@@ -106,7 +109,9 @@ impl Fold {
             native,
         })
     }
+}
 
+impl Fold {
     fn head(&mut self, message: &Value) {
         self.id = message["id"].as_str().map(str::to_owned);
         self.model = message["model"].as_str().map(str::to_owned);
@@ -266,7 +271,7 @@ mod tests {
     fn fold(events: &[Value]) -> Result<Reply, String> {
         let mut fold = Fold::default();
         events.iter().try_for_each(|event| fold.event(event))?;
-        fold.reply("m", &[], 400)
+        Box::new(fold).reply("m", &[], 400)
     }
 
     fn start(usage: &Value) -> Value {
@@ -388,7 +393,7 @@ mod tests {
         let mut whole = Fold::default();
         let message = json!({"content": [{"type": "tool_use", "id": "t", "name": "bash", "input": null}], "stop_reason": "tool_use", "usage": {}});
         whole.whole(&message).unwrap();
-        let reply = whole.reply("m", &[], 4).unwrap();
+        let reply = Box::new(whole).reply("m", &[], 4).unwrap();
         assert_eq!(
             (reply.calls[0].arguments.as_str(), reply.usage.estimated),
             ("{}", true)

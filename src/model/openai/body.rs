@@ -4,8 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fold;
-use super::profile::Profile;
-use crate::model::{Call, Message, Request, ToolSpec};
+use crate::model::profile::{EffortForm, Quirk, Quirks};
+use crate::model::wire::Asked;
+use crate::model::{Call, Message, ToolSpec};
 
 #[derive(Debug, Serialize)]
 pub struct Body<'a> {
@@ -21,6 +22,10 @@ pub struct Body<'a> {
     max_completion_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
@@ -29,6 +34,11 @@ pub struct Body<'a> {
 #[derive(Debug, Serialize)]
 struct StreamOptions {
     include_usage: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Reasoning {
+    effort: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,6 +54,8 @@ enum Line<'a> {
         content: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning: Option<&'a str>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
     },
@@ -82,45 +94,44 @@ struct Offered<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body for `messages`, which `outgoing` has prepared.
-    pub fn of(
-        model: &'a str,
-        request: &'a Request,
-        messages: &'a [Message],
-        profile: Profile,
-    ) -> Self {
+    /// The body in the form that its server was found to need.
+    pub fn of(asked: &Asked<'a>) -> Self {
+        let (request, quirks) = (asked.request, asked.quirks);
+        let stream = !quirks.has(Quirk::Plain);
         let limit = Some(request.reply_tokens);
-        let (max_completion_tokens, max_tokens) = if profile.completion_limit {
-            (limit, None)
-        } else {
-            (None, limit)
+        let (max_completion_tokens, max_tokens) = match quirks.has(Quirk::CompletionLimit) {
+            true => (limit, None),
+            false => (None, limit),
         };
+        let effort = request.effort.map(|effort| effort.as_str());
+        let said_as = |form| effort.filter(|_| asked.effort == Some(form));
+        // Some servers ignore the tools without it.
+        let chooses = !request.tools.is_empty() && !quirks.has(Quirk::NoToolChoice);
+        let usage = stream && !quirks.has(Quirk::NoStreamUsage);
+        let temperature = request.temperature;
         Self {
-            model,
-            messages: messages.iter().map(|m| line(m, model, profile)).collect(),
+            model: asked.model,
+            messages: asked
+                .messages
+                .iter()
+                .map(|message| line(message, asked.model, quirks))
+                .collect(),
             tools: request.tools.iter().map(tool).collect(),
-            // Some servers ignore the tools without it.
-            tool_choice: (!request.tools.is_empty()).then_some("auto"),
+            tool_choice: chooses.then_some("auto"),
             max_tokens,
             max_completion_tokens,
-            temperature: request.temperature,
-            stream: profile.stream,
-            stream_options: (profile.stream && profile.stream_usage).then_some(StreamOptions {
+            temperature: temperature.filter(|_| !quirks.has(Quirk::NoTemperature)),
+            reasoning_effort: said_as(EffortForm::ReasoningEffort),
+            reasoning: said_as(EffortForm::Reasoning).map(|effort| Reasoning { effort }),
+            stream,
+            stream_options: usage.then_some(StreamOptions {
                 include_usage: true,
             }),
         }
     }
 }
 
-/// True when a body under `profile` holds a null content.
-pub fn has_null(messages: &[Message], profile: Profile) -> bool {
-    !profile.empty_text
-        && messages.iter().any(
-            |message| matches!(message, Message::Assistant { text, .. } if text.trim().is_empty()),
-        )
-}
-
-fn line<'a>(message: &'a Message, model: &str, profile: Profile) -> Line<'a> {
+fn line<'a>(message: &'a Message, model: &str, quirks: Quirks) -> Line<'a> {
     match message {
         Message::System { text } => Line::System { content: text },
         Message::User { text } => Line::User { content: text },
@@ -128,18 +139,22 @@ fn line<'a>(message: &'a Message, model: &str, profile: Profile) -> Line<'a> {
             text,
             calls,
             native,
-        } => Line::Assistant {
-            content: match text.trim().is_empty() {
-                false => Some(text),
-                true => profile.empty_text.then_some(""),
-            },
+        } => {
             // Servers that think want it back within a turn, and only there.
-            reasoning_content: native
+            let thought = native
                 .as_ref()
-                .filter(|_| !calls.is_empty())
-                .and_then(|native| fold::reasoning(native, model)),
-            tool_calls: calls.iter().map(tool_call).collect(),
-        },
+                .filter(|_| !calls.is_empty() && !quirks.has(Quirk::NoReasoning));
+            let kept = |field| thought.and_then(|native| fold::reasoning(native, model, field));
+            Line::Assistant {
+                content: match text.trim().is_empty() {
+                    false => Some(text),
+                    true => quirks.has(Quirk::EmptyText).then_some(""),
+                },
+                reasoning_content: kept("reasoning_content"),
+                reasoning: kept("reasoning"),
+                tool_calls: calls.iter().map(tool_call).collect(),
+            }
+        }
         Message::Tool { call_id, text, .. } => Line::Tool {
             tool_call_id: call_id,
             content: text,

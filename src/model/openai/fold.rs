@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::stream::{self, Stage};
+use super::super::wire::Answer;
 use super::super::{Finish, Message, Reply, Usage, ids};
 use super::calls::{Calls, Origin};
 
@@ -12,6 +13,8 @@ pub struct Fold {
     text: String,
     refusal: String,
     reasoning: String,
+    /// The field that the reasoning came in, and goes back in.
+    reasoning_field: &'static str,
     calls: Calls,
     finish: Option<String>,
     usage: Option<Usage>,
@@ -50,10 +53,17 @@ impl stream::Fold for Fold {
     }
 }
 
-impl Fold {
-    /// The whole reply of `model` to a request of `size` bytes in the conversation `earlier`.
-    /// `Err` says why the answer is not whole.
-    pub fn reply(self, model: &str, earlier: &[Message], size: usize) -> Result<Reply, String> {
+impl Answer for Fold {
+    fn whole(&mut self, value: &Value) -> Result<(), String> {
+        stream::Fold::event(self, value)
+    }
+
+    fn reply(
+        self: Box<Self>,
+        model: &str,
+        earlier: &[Message],
+        size: usize,
+    ) -> Result<Reply, String> {
         let (mut calls, broken) = self.calls.whole();
         let refused = self.text.is_empty() && !self.refusal.is_empty();
         let text = if refused { self.refusal } else { self.text };
@@ -76,7 +86,7 @@ impl Fold {
         let written: usize = calls.iter().map(|c| c.name.len() + c.arguments.len()).sum();
         let written = written + text.len() + self.reasoning.len();
         let native = (!self.reasoning.is_empty())
-            .then(|| json!({ "openai": model, "reasoning_content": self.reasoning }));
+            .then(|| json!({ "openai": model, self.reasoning_field: self.reasoning }));
         Ok(Reply {
             text,
             calls,
@@ -87,7 +97,9 @@ impl Fold {
             native,
         })
     }
+}
 
+impl Fold {
     fn choice(&mut self, choice: &Value) {
         let (part, origin) = match (&choice["delta"], &choice["message"]) {
             (Value::Object(_), _) | (_, Value::Null) => (&choice["delta"], Origin::Delta),
@@ -95,11 +107,11 @@ impl Fold {
         };
         push(&mut self.text, &part["content"]);
         push(&mut self.refusal, &part["refusal"]);
-        let thought = match &part["reasoning_content"] {
-            Value::Null => &part["reasoning"],
-            named => named,
-        };
-        push(&mut self.reasoning, thought);
+        let fields = ["reasoning_content", "reasoning"];
+        if let Some(field) = fields.into_iter().find(|field| !part[*field].is_null()) {
+            self.reasoning_field = field;
+            push(&mut self.reasoning, &part[field]);
+        }
         let calls = part["tool_calls"].as_array();
         for call in calls.into_iter().flatten() {
             self.calls.add(call, origin);
@@ -112,10 +124,10 @@ impl Fold {
     }
 }
 
-/// What a model of this name thought, kept by an earlier reply.
-pub fn reasoning<'a>(native: &'a Value, model: &str) -> Option<&'a str> {
+/// What a model of this name thought, kept by an earlier reply under this field.
+pub fn reasoning<'a>(native: &'a Value, model: &str, field: &str) -> Option<&'a str> {
     (native["openai"] == model)
-        .then(|| native["reasoning_content"].as_str())
+        .then(|| native[field].as_str())
         .flatten()
 }
 
@@ -166,7 +178,7 @@ mod tests {
             };
             fold.event(&value)?;
         }
-        fold.reply("m", &[], 400)
+        Box::new(fold).reply("m", &[], 400)
     }
 
     #[test]

@@ -49,6 +49,7 @@ async fn open_with(memory: Memory, network: Network) -> Arc<dyn Sandbox> {
         disk: 0,
         files: FileLimits::default(),
         strict: false,
+        history: None,
         network,
         runtime: None,
         labels,

@@ -162,6 +162,7 @@ fn spec(subtask: &str, pids: u64) -> Spec {
         disk: 1 << 30,
         files: crate::sandbox::FileLimits::default(),
         strict: false,
+        history: None,
         network: Network::None,
         runtime: None,
         labels: Labels {

@@ -27,6 +27,22 @@ async fn apply(world: &World, dir: &Path, base: &Base, result: &CommitId) -> App
         .unwrap()
 }
 
+#[tokio::test]
+async fn a_second_time_beside_edits_of_ones_own_there_is_nothing_left_to_do() {
+    let world = World::new().await;
+    let (dir, base) = start(&world).await;
+    let edit = [put("a", &TEXT.replace('2', "two"))];
+    let result = world.child(&base.commit, &edit).await;
+    write(&dir, b"a", TEXT.replace('8', "eight").as_bytes());
+    for times in [1, 0] {
+        let applied = apply(&world, &dir, &base, &result).await;
+        let changed = matches!(&applied, Applied::Done { paths } if paths.len() == times);
+        assert!(changed, "{applied:?}");
+    }
+    let both = TEXT.replace('2', "two").replace('8', "eight");
+    assert_eq!(read(&dir, "a"), both);
+}
+
 fn refused(applied: &Applied) -> Vec<&str> {
     match applied {
         Applied::Refused { paths } => paths.iter().map(|(path, _)| path.as_str()).collect(),

@@ -10,7 +10,7 @@ use super::fixture::*;
 #[tokio::test]
 async fn a_nasty_repository_is_taken_whole_and_left_alone() {
     let world = World::new().await;
-    let dir = nasty(&world);
+    let dir = nasty(world.dir.path());
     let (before, status_before) = (state(&dir), status(&dir));
     let base = world.base(&dir).await;
     assert_eq!(state(&dir), before);

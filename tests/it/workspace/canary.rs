@@ -7,7 +7,7 @@ use wharf::workspace::{Force, Step};
 use super::fixture::*;
 
 /// Hooks, filters, drivers and monitors that would each leave a file.
-fn arm(dir: &Path, canaries: &Path) {
+pub fn arm(dir: &Path, canaries: &Path) {
     let touch = |name: &str| format!("touch {}/{name}; cat", canaries.display());
     for (key, name) in [
         ("core.fsmonitor", "fsmonitor"),

@@ -129,7 +129,7 @@ async fn the_same_again_is_no_error_and_anything_else_under_the_name_is_refused(
 #[tokio::test]
 async fn a_nasty_working_tree_is_shown_first_and_what_agents_never_saw_stays() {
     let world = World::new().await;
-    let dir = nasty(&world);
+    let dir = nasty(world.dir.path());
     let base = world.base(&dir).await;
     let one = world
         .child(
@@ -264,7 +264,7 @@ async fn head_that_moved_meanwhile_changes_nothing() {
 #[tokio::test]
 async fn what_no_branch_can_show_is_refused() {
     let world = World::new().await;
-    let dir = nasty(&world);
+    let dir = nasty(world.dir.path());
     let base = world.base(&dir).await;
     for path in ["mod/lib.c", "nested/inner.txt"] {
         let one = world.child(&base.commit, &[put(path, "agent\n")]).await;
@@ -328,4 +328,94 @@ async fn a_repository_on_a_full_disk_stays_whole() {
         .deliver_patch(&base.commit, &one, "", &world.path("p"))
         .await
         .unwrap();
+}
+
+/// A repository with this `.gitattributes` and `a` as it is checked out by it; a line end of its own.
+async fn attributed(world: &World, attributes: &str, a: &str) -> std::path::PathBuf {
+    let dir = world.repository("repo", &[(".gitattributes", attributes), ("b.txt", "b\n")]);
+    write(&dir, b"a.txt", a.as_bytes());
+    git(&dir, &["add", "a.txt"]);
+    git(&dir, &["commit", "-q", "-m", "a"]);
+    assert_eq!(status(&dir), "");
+    dir
+}
+
+#[tokio::test]
+async fn a_branch_holds_line_ends_as_the_repository_commits_them() {
+    const CRLF: &str = "1\r\n2\r\n3\r\n";
+    // What `a` is changed to, and how many lines git then sees changed.
+    let cases = [
+        ("*.txt text eol=crlf\n", CRLF.replace('2', "two"), 1),
+        ("* text=auto eol=crlf\n", CRLF.replace('2', "two"), 1),
+        // An agent that writes LF only changes no other line by that.
+        ("*.txt text eol=crlf\n", "1\ntwo\n3\n".to_owned(), 1),
+        // Nothing is said of line ends: they are content.
+        ("", CRLF.replace('2', "two"), 1),
+        ("* -text\n", "1\n2\n3\n".to_owned(), 3),
+        // What looks binary stays as it is.
+        ("* text=auto\n", "\0\r\n".to_owned(), 3),
+    ];
+    for (attributes, changed, lines) in cases {
+        let world = World::new().await;
+        let dir = attributed(&world, attributes, CRLF).await;
+        let base = world.base(&dir).await;
+        let there = world.child(&base.commit, &[put("a.txt", &changed)]).await;
+        let steps = [step(&there, "a")];
+        let store = &world.store;
+        store
+            .deliver_branch(&dir, &base, "w", &steps)
+            .await
+            .unwrap();
+        let numbers = git(&dir, &["diff", "--text", "--numstat", "main", "w"]);
+        let gone = numbers.split_whitespace().nth(1).unwrap();
+        assert_eq!(gone, lines.to_string(), "{attributes:?}: {numbers}");
+        git(&dir, &["merge", "-q", "w"]);
+        assert_eq!(status(&dir), "", "{attributes:?} {changed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_dirty_file_lands_with_the_line_ends_of_the_repository_too() {
+    let world = World::new().await;
+    let dir = attributed(&world, "*.txt text eol=crlf\n", "1\r\n2\r\n").await;
+    write(&dir, b"a.txt", b"1\r\n2\r\nmine\r\n");
+    let base = world.base(&dir).await;
+    let there = world.child(&base.commit, &[put("b.txt", "b\nb\n")]).await;
+    let steps = [step(&there, "b")];
+    let store = &world.store;
+    store
+        .deliver_branch(&dir, &base, "w", &steps)
+        .await
+        .unwrap();
+    assert_eq!(git(&dir, &["show", "w:a.txt"]), "1\n2\nmine\n");
+    assert_eq!(git(&dir, &["show", "w:b.txt"]), "b\nb\n");
+}
+
+#[tokio::test]
+async fn what_only_a_program_of_the_operator_turns_is_on_no_branch() {
+    for attributes in [
+        "a.txt filter=lfs -text\n",
+        "a.txt working-tree-encoding=UTF-16\n",
+        "a.txt ident\n",
+    ] {
+        let world = World::new().await;
+        let dir = world.repository("repo", &[("a.txt", "a\n"), ("b.txt", "b\n")]);
+        write(&dir, b".gitattributes", attributes.as_bytes());
+        let base = world.base(&dir).await;
+        let edits = [put("a.txt", "$Id: plain $\n"), put("b.txt", "b\nb\n")];
+        let there = world.child(&base.commit, &edits).await;
+        let steps = [step(&there, "both")];
+        let refused = world.store.deliver_branch(&dir, &base, "w", &steps).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(
+            error.contains("a.txt (") && !error.contains("b.txt"),
+            "{error}"
+        );
+        assert_eq!(git(&dir, &["branch", "--list", "w"]), "");
+        // Beside it, what no attribute names is delivered.
+        let other = world.child(&base.commit, &[put("b.txt", "b\nb\n")]).await;
+        let steps = [step(&other, "b")];
+        let delivered = world.store.deliver_branch(&dir, &base, "w", &steps).await;
+        assert!(delivered.is_ok(), "{delivered:?}");
+    }
 }

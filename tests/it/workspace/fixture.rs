@@ -47,8 +47,12 @@ pub struct World {
 
 impl World {
     pub async fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::create(operators_git(), dir.path().join("state/store.git"))
+        Self::of(tempfile::tempdir().unwrap(), operators_git()).await
+    }
+
+    /// In a directory that is there already, with another git.
+    pub async fn of(dir: tempfile::TempDir, git: Git) -> Self {
+        let store = Store::create(git, dir.path().join("state/store.git"))
             .await
             .unwrap();
         Self { dir, store }
@@ -60,14 +64,7 @@ impl World {
 
     /// A repository with one commit of the given files.
     pub fn repository(&self, name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let dir = self.path(name);
-        init(&dir);
-        for (path, content) in files {
-            write(&dir, path.as_bytes(), content.as_bytes());
-        }
-        git(&dir, &["add", "-A"]);
-        git(&dir, &["commit", "-q", "-m", "first"]);
-        dir
+        repository(&self.path(name), files)
     }
 
     /// A base commit of exactly these files.
@@ -105,10 +102,22 @@ impl World {
     }
 }
 
+/// A repository with one commit of the given files.
+pub fn repository(dir: &Path, files: &[(&str, &str)]) -> PathBuf {
+    init(dir);
+    for (path, content) in files {
+        write(dir, path.as_bytes(), content.as_bytes());
+    }
+    git(dir, &["add", "-A"]);
+    git(dir, &["commit", "-q", "-m", "first"]);
+    dir.to_owned()
+}
+
 pub fn source(dir: &Path) -> Source {
     Source {
         path: dir.to_owned(),
         hide: vec![".env*".into(), "**/secrets/**".into()],
+        include: Vec::new(),
         max_file: 1 << 20,
         max_total: 1 << 26,
         max_files: 10_000,
@@ -240,8 +249,11 @@ pub fn working_state(dir: &Path) -> BTreeMap<PathBuf, String> {
 
 /// A repository that holds all of it at once: dirty, staged, untracked, ignored, hidden, links,
 /// modes, a submodule, a nested repository, a FIFO.
-pub fn nasty(world: &World) -> PathBuf {
-    let dir = world.repository("nasty", &[("tracked.txt", "one\n"), ("gone.txt", "x\n")]);
+pub fn nasty(top: &Path) -> PathBuf {
+    let dir = repository(
+        &top.join("nasty"),
+        &[("tracked.txt", "one\n"), ("gone.txt", "x\n")],
+    );
     for name in NAMES {
         write(&dir, name, b"nasty\n");
     }
@@ -261,7 +273,7 @@ pub fn nasty(world: &World) -> PathBuf {
     symlink("..", dir.join("up")).unwrap();
     git(&dir, &["-c", "core.safecrlf=false", "add", "-A", "-f"]);
     git(&dir, &["commit", "-q", "-m", "second"]);
-    let other = world.repository("other", &[("lib.c", "int x;\n")]);
+    let other = repository(&top.join("other"), &[("lib.c", "int x;\n")]);
     git(
         &dir,
         &[

@@ -11,9 +11,9 @@ use super::disk::Content;
 use super::git::unreadable;
 use super::{Error, Mode, path};
 
-/// The line behind a ledger's first when every new content lies beside its place.
+/// The line behind the first line when every new content lies beside its place.
 const READY: &[u8] = b"ready\n";
-/// The last line of a ledger whose moves were all made.
+/// The last line of a record whose moves were all made.
 const KEPT: &[u8] = b"kept\n";
 
 /// Everything one apply moves.
@@ -71,30 +71,30 @@ impl Pending {
     }
 }
 
-/// The ledger of an apply at work.
-pub(super) struct Ledger {
+/// The record of an apply at work.
+pub(super) struct Undo {
     path: PathBuf,
     file: File,
 }
 
-impl Ledger {
+impl Undo {
     /// Writes down what is about to be done.
     pub fn open(path: &Path, moves: &Moves) -> Result<Self, Error> {
         let io = |source| failed(path, source);
         let mut text = serde_json::to_vec(moves).map_err(|error| io(error.into()))?;
         text.push(b'\n');
         let file = File::create_new(path).map_err(io)?;
-        let mut ledger = Self {
+        let mut record = Self {
             path: path.to_owned(),
             file,
         };
-        let written = ledger.write(&text).and_then(|()| sync_folder(path));
+        let written = record.write(&text).and_then(|()| sync_folder(path));
         if let Err(source) = written {
             // Nothing was moved yet; the first failure is the one to report.
             let _ = std::fs::remove_file(path);
             return Err(io(source));
         }
-        Ok(ledger)
+        Ok(record)
     }
 
     fn write(&mut self, text: &[u8]) -> std::io::Result<()> {
@@ -120,7 +120,7 @@ impl Ledger {
     }
 }
 
-/// Removes a ledger that has served.
+/// Removes a record that has served.
 pub(super) fn remove(path: &Path) -> Result<(), Error> {
     std::fs::remove_file(path)
         .and_then(|()| sync_folder(path))
@@ -176,9 +176,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ledger_cut_anywhere_says_what_is_left_to_do() {
+    fn an_undo_record_cut_anywhere_says_what_is_left_to_do() {
         let dir = tempfile::tempdir().unwrap();
-        let at = dir.path().join("ledger");
+        let at = dir.path().join("undo");
         let moves = Moves {
             directory: b"/x\xff".to_vec(),
             moves: vec![Move {
@@ -189,10 +189,10 @@ mod tests {
             }],
             folders: vec![],
         };
-        let mut ledger = Ledger::open(&at, &moves).unwrap();
-        assert!(Ledger::open(&at, &moves).is_err(), "one apply at a time");
-        ledger.ready().unwrap();
-        ledger.keep().unwrap();
+        let mut record = Undo::open(&at, &moves).unwrap();
+        assert!(Undo::open(&at, &moves).is_err(), "one apply at a time");
+        record.ready().unwrap();
+        record.keep().unwrap();
         let whole = std::fs::read(&at).unwrap();
         let second = whole.len() - KEPT.len();
         let first = second - READY.len();

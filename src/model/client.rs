@@ -1,0 +1,243 @@
+//! One model of one server over any wire: a single attempt, in the form the server was found to need.
+
+use futures::future::BoxFuture;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+
+use super::http::{self, Http};
+use super::profile::{self, Auth, Learned, Part, Profile, Quirk, Quirks};
+use super::wire::{Answer, Asked};
+use super::{About, Error, Limits, Message, Model, Reply, Request, Secret, Wire, outgoing, stream};
+
+/// Other forms tried within one attempt when the server cannot read the first.
+const FORMS: usize = 4;
+
+/// One model of one server.
+pub struct Client {
+    http: Http,
+    about: About,
+    /// The name the server knows it by.
+    model: String,
+    wire: Wire,
+    profile: &'static Profile,
+    learned: Learned,
+}
+
+/// What a client is made of beside its address.
+pub struct Parts<'a> {
+    pub wire: Wire,
+    pub profile: &'static Profile,
+    pub learned: Learned,
+    pub model: &'a str,
+    pub key: Option<&'a Secret>,
+    pub about: About,
+}
+
+impl Client {
+    /// `base` is the provider's address, in the form its wire has. Nothing is connected yet.
+    pub fn open(base: &str, parts: Parts<'_>, limits: Limits) -> Result<Self, Error> {
+        let headers = headers(parts.wire, parts.profile, parts.key)?;
+        let http = Http::open(&parts.wire.address(base), headers, limits)?;
+        Ok(Self {
+            about: About {
+                host: http.host(),
+                port: http.port(),
+                ..parts.about
+            },
+            model: parts.model.to_owned(),
+            wire: parts.wire,
+            profile: parts.profile,
+            learned: parts.learned,
+            http,
+        })
+    }
+
+    async fn attempt(&self, request: &Request) -> Result<Reply, Error> {
+        let messages = outgoing::prepare(request)?;
+        self.check_tools(request)?;
+        let start = self.profile.quirks();
+        let begun = self.learned.over(start);
+        let mut quirks = begun;
+        let mut tried = vec![quirks];
+        loop {
+            let error = match self.once(request, &messages, &mut quirks).await {
+                Ok(reply) => {
+                    self.learned.keep(start, begun, quirks, profile::shared());
+                    self.tell(begun, quirks, request);
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            let holds = |part| self.holds(part, request, &messages, quirks);
+            match profile::taught(self.profile, quirks, &error, &holds) {
+                Some(other) if tried.len() < FORMS && !tried.contains(&other) => {
+                    tried.push(other);
+                    quirks = other;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// One request; a second, plain one when the stream came back without any event.
+    async fn once(
+        &self,
+        request: &Request,
+        messages: &[Message],
+        quirks: &mut Quirks,
+    ) -> Result<Reply, Error> {
+        let fitted = outgoing::fitted(messages, *quirks);
+        let asked = |quirks| Asked {
+            model: &self.model,
+            request,
+            messages: &fitted,
+            quirks,
+            effort: self.profile.effort_form(quirks),
+        };
+        if !quirks.has(Quirk::Plain) {
+            let bytes = self.wire.body(&asked(*quirks))?;
+            let size = bytes.len();
+            let body = self.http.post(bytes, http::Form::Streamed).await?;
+            let mut answer = self.wire.answer();
+            match stream::read(body, answer.as_mut()).await? {
+                stream::Form::Events => {
+                    *quirks = quirks.without(Quirk::EmptyOnce);
+                    return self.reply(answer, request, size);
+                }
+                stream::Form::Whole(value) => return self.whole(&value, request, size),
+                stream::Form::Empty => {}
+            }
+        }
+        let bytes = self.wire.body(&asked(quirks.with(Quirk::Plain)))?;
+        let size = bytes.len();
+        let body = self.http.post(bytes, http::Form::Plain).await?;
+        let value = stream::whole(body).await?;
+        let reply = self.whole(&value, request, size)?;
+        *quirks = match quirks.has(Quirk::EmptyOnce) {
+            true => quirks.with(Quirk::Plain),
+            false => quirks.with(Quirk::EmptyOnce),
+        };
+        Ok(reply)
+    }
+
+    fn whole(
+        &self,
+        value: &serde_json::Value,
+        request: &Request,
+        size: usize,
+    ) -> Result<Reply, Error> {
+        let mut answer = self.wire.answer();
+        answer.whole(value).map_err(|reason| self.cut(reason))?;
+        self.reply(answer, request, size)
+    }
+
+    fn reply(
+        &self,
+        answer: Box<dyn Answer + Send>,
+        request: &Request,
+        size: usize,
+    ) -> Result<Reply, Error> {
+        answer
+            .reply(&self.model, &request.messages, size)
+            .map_err(|reason| self.cut(reason))
+    }
+
+    fn cut(&self, reason: String) -> Error {
+        Error::Cut {
+            url: self.http.shown.clone(),
+            reason,
+        }
+    }
+
+    /// Whether the request as it was written held a part that a lesson is about.
+    fn holds(&self, part: Part, request: &Request, messages: &[Message], quirks: Quirks) -> bool {
+        let any = |fits: &dyn Fn(&Message) -> bool| messages.iter().any(fits);
+        match part {
+            Part::Usage => self.wire == Wire::OpenAi && !quirks.has(Quirk::Plain),
+            Part::Temperature => request.temperature.is_some(),
+            Part::Effort => request.effort.is_some(),
+            Part::Cache => self.wire == Wire::Anthropic,
+            Part::Reasoning => any(
+                &|message| matches!(message, Message::Assistant { native, .. } if native.is_some()),
+            ),
+            Part::System => any(&|message| matches!(message, Message::System { .. })),
+            Part::Results => any(&|message| matches!(message, Message::Tool { .. })),
+            Part::Tools => !request.tools.is_empty(),
+            Part::Include => self.wire == Wire::Responses,
+            Part::UserAfterResult => messages
+                .windows(2)
+                .any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }])),
+            Part::NullContent => {
+                self.wire == Wire::OpenAi
+                    && any(
+                        &|message| matches!(message, Message::Assistant { text, .. } if text.trim().is_empty()),
+                    )
+            }
+        }
+    }
+
+    fn check_tools(&self, request: &Request) -> Result<(), Error> {
+        match self.profile.tools {
+            Some(most) if request.tools.len() > most => Err(Error::Setup {
+                what: format!(
+                    "the request offers {} tools, and {} takes at most {most}",
+                    request.tools.len(),
+                    self.about.provider
+                ),
+                hint: "give the role fewer `tools`".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an operator asked for and the model does not take is not left out in silence.
+    fn tell(&self, before: Quirks, found: Quirks, request: &Request) {
+        let learnt = found.has(Quirk::NoTemperature) && !before.has(Quirk::NoTemperature);
+        if learnt && let Some(temperature) = request.temperature {
+            tracing::warn!(
+                "{} takes no temperature: agent.temperature {temperature} is not sent",
+                self.about.name
+            );
+        }
+    }
+}
+
+impl Model for Client {
+    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(self.attempt(request))
+    }
+
+    fn about(&self) -> About {
+        self.about.clone()
+    }
+}
+
+/// The headers of every request to a server.
+pub fn headers(wire: Wire, profile: &Profile, key: Option<&Secret>) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::new();
+    if wire == Wire::Anthropic {
+        let version = HeaderValue::from_static("2023-06-01");
+        headers.insert(HeaderName::from_static("anthropic-version"), version);
+    }
+    if let Some(key) = key {
+        let (name, text) = match profile.auth {
+            Auth::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+            Auth::XApiKey => (
+                HeaderName::from_static("x-api-key"),
+                key.reveal().to_owned(),
+            ),
+            Auth::ApiKey => (HeaderName::from_static("api-key"), key.reveal().to_owned()),
+        };
+        headers.insert(name, hidden(&text)?);
+    }
+    Ok(headers)
+}
+
+/// A header's value that logs leave out.
+fn hidden(text: &str) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| Error::Setup {
+        what: "the model's key has characters that no header may have".to_owned(),
+        hint: "look for a line break or a quotation mark in the variable that holds it".to_owned(),
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,18 @@
+//! Workspaces that break what is not careful: each is taken, worked on, and left as it was.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod canaries; // what a repository could start, in a whole run
+mod debian; // the oldest git that is promised
+mod emptied; // work that removes almost everything
+mod history; // what agents see of it, and what never
+mod included; // what is shown although ignored or hidden
+mod measured; // what is large
+mod repositories; // the generator
+mod runs; // a run in each of them changes nothing
+mod scanned; // what comes back from a sandbox
+mod unprivileged; // files that the operator may not read
