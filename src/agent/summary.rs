@@ -1,5 +1,6 @@
 //! The one request without tools: a run's summary from its reports alone.
 
+use super::first::fenced;
 use crate::model::Message;
 use crate::tools::clip;
 
@@ -18,13 +19,13 @@ pub fn messages(task: &str, reports: &[(String, String)], failed: &str) -> Vec<M
     for (id, report) in reports {
         text.push_str(&format!(
             "\n# Report of {id}\n\n{}\n",
-            clip::middle(report, each)
+            fenced(&clip::middle(report, each))
         ));
     }
     if !failed.is_empty() {
         text.push_str(&format!(
             "\n# What failed\n\n{}\n",
-            clip::middle(failed, 8_000)
+            fenced(&clip::middle(failed, 8_000))
         ));
     }
     vec![

@@ -1,5 +1,6 @@
 //! One turn: a whole reply is checked, then its calls run in order, then all results are handed over.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -94,12 +95,7 @@ impl Worker<'_> {
             .map(|call| self.tools.check(&call.name, &call.arguments))
             .collect();
         let last = checked.len() - 1;
-        let ending = self.tools.ending();
-        let ends = |(made, checked): &(&model::Call, &Result<Call, Output>)| match checked {
-            Ok(call) => call.tool == ending,
-            Err(_) => made.name.trim().eq_ignore_ascii_case(ending),
-        };
-        course.endings = reply.calls.iter().zip(&checked).filter(ends).count();
+        course.endings = self.endings(&reply.calls, &checked);
         for (index, (made, checked)) in reply.calls.iter().zip(checked).enumerate() {
             if course.stop == Some(Stop::Cancelled) || self.checkpoint.cancel().is_cancelled() {
                 course.stop = Some(Stop::Cancelled);
@@ -121,6 +117,18 @@ impl Worker<'_> {
                 Ok(call) => self.one(course, made, call).await,
             }
         }
+    }
+
+    /// How many calls of a turn would end the agent; those with the very same words count as one.
+    fn endings(&self, made: &[model::Call], checked: &[Result<Call, Output>]) -> usize {
+        let ending = self.tools.ending();
+        let ends = |(made, checked): &(&model::Call, &Result<Call, Output>)| match checked {
+            Ok(call) => call.tool == ending,
+            Err(_) => made.name.trim().eq_ignore_ascii_case(ending),
+        };
+        let ends = made.iter().zip(checked).filter(ends);
+        let said: BTreeSet<&str> = ends.map(|(made, _)| made.arguments.trim()).collect();
+        said.len()
     }
 
     /// The ending call: handed in when it is the last of its turn and nothing before it failed.

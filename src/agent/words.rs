@@ -54,8 +54,8 @@ pub const FILTERED: &str = "not run: the provider's filter cut your reply, so th
                             it again in other words";
 
 /// Answers an ending call that stands before others in its turn.
-pub const NOT_ALONE: &str = "not handed in: other calls of the same turn stand after it; look at their results, \
-                             then make this call alone";
+pub const NOT_ALONE: &str = "not handed in: other calls of the same turn stand after it, or it was made twice in \
+                             different words; look at the results, then make this call alone";
 
 /// Answers each of several ending calls in one turn.
 pub fn several(calls: usize, ending: &str) -> String {

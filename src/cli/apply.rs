@@ -119,16 +119,13 @@ async fn apply(git: Git, found: &Found, force: Force) -> Result<Put, Fault> {
     Ok(crate::run::apply(git, &found.dir, force).await?)
 }
 
-/// True for a run that passed, and for one that failed at its delivery alone: the verdict on exactly
-/// this tree stands.
+/// True for a run that passed, and for one that failed at its delivery alone, where the verdict was
+/// given on exactly the tree that is to be applied.
 async fn passed(git: &Git, found: &Found) -> bool {
     let Some(summary) = found.result() else {
         return false;
     };
-    if summary.status == Status::Passed {
-        return true;
-    }
-    let (Status::Error, Some(verdict), Some(snapshot)) =
+    let (Status::Passed | Status::Error, Some(verdict), Some(snapshot)) =
         (summary.status, &summary.verdict, &summary.snapshot)
     else {
         return false;

@@ -1,7 +1,7 @@
 //! `wharf doctor`: whether a run could start here, and what to do where not.
 
 use super::fault::Fault;
-use super::{order, out, plan_file, result, state, text};
+use super::{order, out, plan_file, state, text, wording};
 use crate::config::{Config, Flags};
 use crate::ops::{self, Check, State};
 use crate::workspace::{Git, Version};
@@ -128,10 +128,10 @@ fn page(checks: &[Check]) -> String {
     let mut page = String::new();
     for check in checks {
         let sign = match check.state {
-            State::Ok => result::mark("done"),
-            State::Note => result::mark("note"),
-            State::Failed => result::mark("failed"),
-            State::Unknown => result::mark("unknown"),
+            State::Ok => wording::mark("done"),
+            State::Note => wording::mark("note"),
+            State::Failed => wording::mark("failed"),
+            State::Unknown => wording::mark("unknown"),
         };
         page.push_str(&format!(
             "{sign} {:<17} {}\n",

@@ -72,6 +72,7 @@ fn event(event: &Event) -> String {
             commands,
             protected_changes,
             with_base_tests,
+            at_base,
             ..
         } => {
             let mut lines: Vec<String> = commands
@@ -88,6 +89,10 @@ fn event(event: &Event) -> String {
                 let line = command_line(&run.command, run.exit_code, run.seconds);
                 lines.push(format!("with the base's tests: {line}"));
             }
+            for run in at_base {
+                let line = command_line(&run.command, run.exit_code, run.seconds);
+                lines.push(format!("at the base: {line}"));
+            }
             lines.join("; ")
         }
         Event::VerdictGiven { verdict, .. } => format!(
@@ -95,6 +100,18 @@ fn event(event: &Event) -> String {
             verdict["status"].as_str().unwrap_or("unreadable"),
             verdict["summary"].as_str().unwrap_or("")
         ),
+        Event::RoundEnded {
+            round,
+            progress,
+            stopped,
+        } => {
+            let (passed, all) = (progress.criteria_passed, progress.criteria);
+            let stopped = stopped.as_ref().map(|why| format!("; {why}"));
+            format!(
+                "round {round} ended with {passed} of {all} criteria passed{}",
+                stopped.unwrap_or_default()
+            )
+        }
         Event::Summarised { text, .. } => format!("summary: {text}"),
         Event::Warned { text } => format!("warning: {text}"),
         Event::Stopping { reason } => format!("stopping: {reason}"),

@@ -22,6 +22,7 @@ mod fault;
 mod find;
 mod images;
 mod init;
+mod judged;
 mod keyboard;
 mod live;
 mod log;

@@ -1,7 +1,7 @@
 //! `wharf models`: what the configured model servers have.
 
 use super::fault::Fault;
-use super::{out, plan_file, result, state, text};
+use super::{out, plan_file, state, text, wording};
 use crate::config::Flags;
 use crate::ops::{self, Asked};
 
@@ -90,7 +90,7 @@ fn page((name, url, asked): &(String, String, Asked)) -> String {
     };
     match asked {
         Asked::Has(models) => {
-            let mut page = head(&result::mark("done"), &format!("{} models", models.len()));
+            let mut page = head(&wording::mark("done"), &format!("{} models", models.len()));
             for model in models {
                 let window = model
                     .context_window
@@ -104,10 +104,10 @@ fn page((name, url, asked): &(String, String, Asked)) -> String {
             page
         }
         Asked::Unknown { reason, hint } => {
-            head(&result::mark("unknown"), reason) + &text::block(hint, "    next: ", 4)
+            head(&wording::mark("unknown"), reason) + &text::block(hint, "    next: ", 4)
         }
         Asked::Failed { reason, hint } => {
-            head(&result::mark("failed"), reason) + &text::block(hint, "    next: ", 4)
+            head(&wording::mark("failed"), reason) + &text::block(hint, "    next: ", 4)
         }
     }
 }

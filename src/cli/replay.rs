@@ -1,5 +1,6 @@
 //! `wharf replay`: a run once more from its recorded answers, and where it came to something else.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -125,9 +126,9 @@ async fn end(engine: &crate::ops::Engine, config: &Config, teller: &Teller) {
 
 /// The plan that the run kept, under what it was started with.
 fn plan(of: &Replayable) -> Result<Plan, Fault> {
-    let name = of.kept().plan_path.as_ref();
-    let name = name.map_or("plan.yaml".to_owned(), |path| path.display().to_string());
-    let mut plan = plan_file::kept(&of.plan_text, &name, &of.plan_files)?;
+    let path = of.kept().plan_path.clone();
+    let path = path.unwrap_or_else(|| PathBuf::from("plan.yaml"));
+    let mut plan = plan_file::kept(&of.plan_text, &path, &of.plan_files)?;
     of.kept().lay(&mut plan);
     Ok(plan)
 }

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use console::style;
 
 use super::text::{self, Answers};
-use super::wording::{self, status_word};
-use crate::journal::{CommandRun, Usage};
-use crate::run::{
-    AgentResult, ConflictResult, Criterion, Status, SubtaskResult, Summary, Verdict, VerdictStatus,
-};
+use super::wording::{mark, status_word};
+use super::{judged, wording};
+use crate::journal::Usage;
+use crate::run::{AgentResult, ConflictResult, Status, SubtaskResult, Summary};
 
 /// The lines printed when a run ends.
 pub fn lines(summary: &Summary) -> String {
@@ -26,7 +25,7 @@ pub fn lines(summary: &Summary) -> String {
         out.push_str(&agent_line(agent, answers));
     }
     out.push_str(&words(summary, 12));
-    out.push_str(&verdict(summary.verdict.as_ref()));
+    out.push_str(&judged::verdict(summary.verdict.as_ref()));
     // What agents made and the result lacks is a warning; report.md lists build output too.
     let named = summary.left_out.iter().filter(|l| l.subtask.is_none());
     let named: BTreeSet<(&str, &str)> = named
@@ -94,63 +93,6 @@ pub fn head(summary: &Summary) -> String {
     out
 }
 
-/// The verdict with each criterion's evidence; its absence is said.
-pub fn verdict(verdict: Option<&Verdict>) -> String {
-    let Some(verdict) = verdict else {
-        return "\nverdict: none was given\n".to_owned();
-    };
-    let mut out = format!(
-        "\nverdict: {} on tree {}\n",
-        coloured(verdict.status),
-        text::line(verdict.tree.get(..10).unwrap_or(&verdict.tree), 10)
-    );
-    // What decided comes first.
-    let (passed, decided): (Vec<&CommandRun>, Vec<_>) = verdict
-        .commands
-        .iter()
-        .partition(|run| run.exit_code == Some(0));
-    for run in decided.into_iter().chain(passed) {
-        let line = wording::command_line(&run.command, run.exit_code, run.seconds);
-        let shown = if run.exit_code == Some(0) {
-            "done"
-        } else {
-            "failed"
-        };
-        out.push_str(&format!("  {} {}\n", mark(shown), text::line(&line, 160)));
-        if let Some(note) = &run.note {
-            out.push_str(&text::block(note, "      ", 3));
-        }
-    }
-    verdict
-        .criteria
-        .iter()
-        .for_each(|criterion| out.push_str(&criterion_line(criterion)));
-    for path in &verdict.protected_changes {
-        let path = text::line(path, 160);
-        out.push_str(&format!(
-            "  {} protected file changed: {path}\n",
-            mark("failed")
-        ));
-    }
-    if let Some(with) = &verdict.with_base_tests {
-        let paths = text::line(&with.paths.join(", "), 100);
-        for run in &with.commands {
-            let line = wording::command_line(&run.command, run.exit_code, run.seconds);
-            let line = text::line(&line, 160);
-            out.push_str(&format!("  · with the base's {paths}: {line}\n"));
-        }
-    }
-    match (verdict.summary.trim(), verdict.criteria.is_empty()) {
-        ("", _) => {}
-        // Without judged criteria it is Wharf that says why there are none.
-        (why, true) => out.push_str(&text::block(why, "  ", 8)),
-        (said, false) => {
-            out.push_str(&text::block(&format!("the verifier says: {said}"), "  ", 8));
-        }
-    }
-    out
-}
-
 /// The status as result.json has it.
 pub fn status(status: Status) -> &'static str {
     match status {
@@ -160,18 +102,6 @@ pub fn status(status: Status) -> &'static str {
         Status::Limited => "limited",
         Status::Interrupted => "interrupted",
         Status::Error => "error",
-    }
-}
-
-/// A sign for a state, so that colour is not needed to tell them apart.
-pub fn mark(state: &str) -> String {
-    match state {
-        "done" | "pass" => style("✓").green().to_string(),
-        "failed" | "fail" => style("✗").red().to_string(),
-        "running" => style("▸").cyan().to_string(),
-        "blocked" | "cancelled" | "stopped" => style("–").yellow().to_string(),
-        "unknown" => style("?").yellow().to_string(),
-        _ => style("·").dim().to_string(),
     }
 }
 
@@ -276,35 +206,6 @@ fn tokens(usage: &Usage) -> String {
     text::short(usage.input_tokens.saturating_add(usage.output_tokens))
 }
 
-fn criterion_line(criterion: &Criterion) -> String {
-    let evidence = match criterion.evidence.trim() {
-        "" => "no evidence".to_owned(),
-        evidence => text::line(evidence, 100),
-    };
-    let sign = mark(verdict_word(criterion.status));
-    format!(
-        "  {sign} {}  [{evidence}]\n",
-        text::line(&criterion.text, 160)
-    )
-}
-
-fn coloured(status: VerdictStatus) -> console::StyledObject<&'static str> {
-    let word = style(verdict_word(status));
-    match status {
-        VerdictStatus::Pass => word.green(),
-        VerdictStatus::Fail => word.red(),
-        VerdictStatus::Unknown => word.yellow(),
-    }
-}
-
-fn verdict_word(status: VerdictStatus) -> &'static str {
-    match status {
-        VerdictStatus::Pass => "pass",
-        VerdictStatus::Fail => "fail",
-        VerdictStatus::Unknown => "unknown",
-    }
-}
-
 fn reason(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| {
         format!(": {}", text::line(reason, 100))
@@ -374,17 +275,18 @@ next:    wharf apply r1
             json!({"command": command, "exit_code": code, "seconds": 1.0, "output_tail": "",
                 "note": null})
         };
-        let given: Verdict = serde_json::from_value(json!({"status": "fail", "criteria": [],
+        let given: crate::run::Verdict =
+            serde_json::from_value(json!({"status": "fail", "criteria": [],
             "summary": "the verifier was not asked", "tree": "0123456789abcdef",
             "commands": [ran("lint", 0), ran("test", 1)], "protected_changes": []}))
-        .unwrap();
+            .unwrap();
         let expected = "
 verdict: fail on tree 0123456789
   ✗ acceptance: test -> exit 1 in 1.0s
   ✓ acceptance: lint -> exit 0 in 1.0s
   the verifier was not asked
 ";
-        assert_eq!(verdict(Some(&given)), expected);
+        assert_eq!(judged::verdict(Some(&given)), expected);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `wharf shell`: a sandbox at what a subtask left, for a person.
 
 use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -47,7 +48,9 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
     let config = state::settings(&Flags::default())?;
     let found = find::one(&config.state, &args.run)?;
     let kept = run::kept_plan(&found.dir)?;
-    let mut plan = plan_file::kept(&kept.text, "plan.yaml", &kept.files)?;
+    let path = kept.kept.plan_path.clone();
+    let path = path.unwrap_or_else(|| PathBuf::from("plan.yaml"));
+    let mut plan = plan_file::kept(&kept.text, &path, &kept.files)?;
     kept.kept.lay(&mut plan);
     let visit = open(&config, &found.dir, args, &plan);
     let mut visit = tokio::select! {

@@ -8,7 +8,7 @@ use super::find::{self, Found};
 use super::request::{self, Which};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
-use super::{audit, out, result, state, wording};
+use super::{audit, judged, out, result, state, wording};
 use crate::journal::Egress;
 use crate::ops::Held;
 use crate::run::Summary;
@@ -137,7 +137,7 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
     match finished {
         Some(summary) => {
             out.push_str(&result::words(summary, 40));
-            out.push_str(&result::verdict(summary.verdict.as_ref()));
+            out.push_str(&judged::verdict(summary.verdict.as_ref()));
         }
         None => out.push_str(&facts(story)),
     }
@@ -194,7 +194,7 @@ fn ended(story: &Story) -> String {
 fn node_lines(node: &Node, story: &Story, answers: Answers) -> String {
     let mut out = format!(
         "  {} {:<20} {:<12} {}",
-        result::mark(node.state),
+        wording::mark(node.state),
         text::line(&node.id, 40),
         text::line(&node.role, 40),
         node.state
@@ -249,7 +249,7 @@ fn agent_lines(agent: &Conversation, answers: Answers) -> String {
     };
     let mut out = format!(
         "  {} {:<20} {:<12} round {}: {}\n",
-        result::mark(if agent.running { "running" } else { "" }),
+        wording::mark(if agent.running { "running" } else { "" }),
         text::line(&agent.subtask, 40),
         text::line(role, 40),
         agent.round,

@@ -1,5 +1,7 @@
 //! One readable line for each notice, and the words shared with the journal's lines.
 
+use console::style;
+
 use super::{decisions, text};
 use crate::journal::{Dropped, Loss};
 use crate::run::Notice;
@@ -238,6 +240,18 @@ pub fn dropped(dropped: &[Dropped]) -> String {
         return String::new();
     }
     format!("      dropped: {}\n", text::line(&lost.join("; "), 160))
+}
+
+/// A sign for a state, so that colour is not needed to tell them apart.
+pub fn mark(state: &str) -> String {
+    match state {
+        "done" | "pass" => style("✓").green().to_string(),
+        "failed" | "fail" => style("✗").red().to_string(),
+        "running" => style("▸").cyan().to_string(),
+        "blocked" | "cancelled" | "stopped" => style("–").yellow().to_string(),
+        "unknown" => style("?").yellow().to_string(),
+        _ => style("·").dim().to_string(),
+    }
 }
 
 #[cfg(test)]

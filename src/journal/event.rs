@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::checks::{CommandRun, Progress, WithBase};
 use super::consent::{DecidedBy, HookOutcome};
 use super::egress::EgressStep;
 use crate::id::{CommitId, RoleName, RunId, SubtaskId, TreeId};
@@ -237,10 +238,20 @@ pub enum Event {
         /// The same commands with the base's version of files that `protect` lets agents change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         with_base_tests: Option<WithBase>,
+        /// The same commands at the base, where their tests could be counted.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        at_base: Vec<CommandRun>,
     },
     VerdictGiven {
         round: u32,
         verdict: Value,
+    },
+    /// How far a round came, and why no other one follows although it failed.
+    RoundEnded {
+        round: u32,
+        progress: Progress,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stopped: Option<String>,
     },
     Summarised {
         text: String,
@@ -414,23 +425,4 @@ pub enum Loss {
     Version,
     /// The side had removed the file.
     Deletion,
-}
-
-/// The acceptance commands with some files as the base has them: evidence that decides nothing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WithBase {
-    /// The files that were put back, for display.
-    pub paths: Vec<String>,
-    pub commands: Vec<CommandRun>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CommandRun {
-    pub command: String,
-    /// None: it could not be told (timeout, sandbox broken); `note` says why.
-    pub exit_code: Option<i32>,
-    pub seconds: f64,
-    pub output_tail: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
 }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::event::{
-    Agent, CommandRun, Dropped, Event, RunStarted, Subtask, SubtaskStatus, Usage, WithBase,
-};
+use super::checks::{CommandRun, Progress, WithBase};
+use super::event::{Agent, Dropped, Event, RunStarted, Subtask, SubtaskStatus, Usage};
 use super::read::Line;
 use super::tally::AgentState;
 use crate::id::{CommitId, SubtaskId, TreeId};
@@ -28,6 +27,8 @@ pub struct State {
     pub merges: Vec<(Vec<CommitId>, CommitId)>,
     pub acceptance: Option<Acceptance>,
     pub verdict: Option<(u32, Value)>,
+    /// How far each round came.
+    pub progress: BTreeMap<u32, Progress>,
     pub summary: Option<String>,
     pub warnings: Vec<String>,
     pub stopping: Option<String>,
@@ -84,6 +85,7 @@ pub struct Acceptance {
     pub commands: Vec<CommandRun>,
     pub protected_changes: Vec<String>,
     pub with_base_tests: Option<WithBase>,
+    pub at_base: Vec<CommandRun>,
 }
 
 #[derive(Clone, Debug)]
@@ -248,6 +250,7 @@ impl State {
                 commands,
                 protected_changes,
                 with_base_tests,
+                at_base,
             } => {
                 self.acceptance = Some(Acceptance {
                     round: *round,
@@ -255,10 +258,16 @@ impl State {
                     commands: commands.clone(),
                     protected_changes: protected_changes.clone(),
                     with_base_tests: with_base_tests.clone(),
+                    at_base: at_base.clone(),
                 });
             }
             Event::VerdictGiven { round, verdict } => {
                 self.verdict = Some((*round, verdict.clone()))
+            }
+            Event::RoundEnded {
+                round, progress, ..
+            } => {
+                self.progress.insert(*round, progress.clone());
             }
             other => self.take_rest(other),
         }

@@ -7,6 +7,7 @@
 //! Never: a type of a room above.
 
 mod beside;
+mod checks;
 mod consent;
 mod egress;
 mod event;
@@ -17,6 +18,7 @@ mod tally;
 mod write;
 
 pub use beside::whole;
+pub use checks::{CommandRun, Progress, TestCount, WithBase};
 pub use consent::{DecidedBy, HookOutcome};
 pub use egress::{Egress, EgressStep};
 pub use event::*;

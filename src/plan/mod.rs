@@ -92,6 +92,7 @@ pub struct Plan {
     /// Globs of existing files that may not change; a leading `!` takes a path out again.
     pub protect: Vec<String>,
     pub acceptance: Acceptance,
+    /// Verifiers asked, 1 to 9.
     pub votes: u32,
     pub compaction: Compaction,
     /// By name; always holds one coordinator and one verifier unless `extends: none` dropped them.

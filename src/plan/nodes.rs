@@ -168,9 +168,15 @@ fn missing_hint(need: &str, ids: &BTreeSet<SubtaskId>) -> String {
     }
 }
 
+/// `verifier-2` and its like: further votes.
+fn names_vote(id: &str) -> bool {
+    let number = id.strip_prefix("verifier-");
+    number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// Why an id cannot be used, if so.
 fn odd(id: &str) -> Option<String> {
-    if RESERVED.contains(&id) || names_conflict(id) {
+    if RESERVED.contains(&id) || names_conflict(id) || names_vote(id) {
         return Some("choose another, this one is Wharf's own".to_owned());
     }
     if is_valid(id) {

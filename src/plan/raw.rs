@@ -274,8 +274,8 @@ pub(super) struct Acceptance {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Verify {
-    /// Verifiers asked: 1.
-    #[schemars(range(min = 1, max = 1))]
+    /// Fresh verifiers asked, up to 9; more than half must agree; default: 1.
+    #[schemars(range(min = 1, max = 9))]
     pub votes: Option<Count>,
 }
 

@@ -17,6 +17,9 @@ use crate::id::is_valid;
 /// How long an acceptance command may take when the plan does not say.
 const COMMAND_TIME: Duration = Duration::from_secs(600);
 
+/// Verifiers that a plan may ask; each costs as much as the first.
+const VOTES: u32 = 9;
+
 /// Files that are withheld from agents unless a plan says otherwise.
 const HIDE: [&str; 7] = [
     ".env*",
@@ -203,9 +206,10 @@ pub(super) fn votes(top: &At<'_>, verify: raw::Verify) -> Result<u32, Error> {
     let at = top.key("verify").key("votes");
     let mut votes = 1;
     check::count(&at, verify.votes, 1, &mut votes)?;
-    if votes > 1 {
-        let message = "more than one vote is not supported yet by this version";
-        return Err(at.value_fault(message, "write 1, or remove the key"));
+    if votes > VOTES {
+        let message = format!("`verify.votes` is {votes}, but may be {VOTES} at most");
+        let hint = "3 is usual: each vote is a verifier with a sandbox of its own";
+        return Err(at.value_fault(message, hint));
     }
     Ok(votes)
 }

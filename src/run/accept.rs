@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::desk::Desk;
 use super::emptied::Emptying;
 use super::resolution::Resolving;
+use super::rounds::{self, Briefs};
 use super::verdict;
 use crate::agent::Stop;
 use crate::id::{CommitId, RoleName};
@@ -20,7 +21,7 @@ const BOUNCES: u32 = 2;
 
 /// What an agent's ending call must hold.
 pub(super) enum Accept {
-    Plan(Box<PlanCheck>),
+    Plan(Box<Planning>),
     Report(Emptying),
     Merge(Resolving),
     Verdict(Asked),
@@ -32,13 +33,26 @@ pub(super) struct PlanCheck {
     pub before: Option<Dag>,
     pub limit: usize,
     pub roles: BTreeMap<RoleName, Role>,
+    /// The briefs of each round before.
+    pub earlier: BTreeMap<u32, Briefs>,
 }
+
+/// The check, and how often a repetition was handed back.
+pub(super) struct Planning {
+    check: PlanCheck,
+    repeated: AtomicU32,
+}
+
+/// What a plan is told that repeats another; also how a resumed run knows that it was told.
+pub(super) const REPEATS: &str = "this plan asks for nothing but what the plan of round";
 
 /// A plan that passed.
 pub(super) struct Planned {
     pub dag: Dag,
     pub summary: String,
     pub criteria: Vec<String>,
+    /// The round whose plan it repeats.
+    pub repeats: Option<u32>,
 }
 
 /// The criteria a verdict must answer, and where its evidence may point.
@@ -61,6 +75,13 @@ pub(super) struct Seen {
 }
 
 impl Accept {
+    pub fn plan(check: PlanCheck) -> Self {
+        Self::Plan(Box::new(Planning {
+            check,
+            repeated: AtomicU32::new(0),
+        }))
+    }
+
     pub fn merge(conflict: Arc<Conflict>) -> Self {
         Self::Merge(Resolving::new(conflict))
     }
@@ -78,13 +99,15 @@ impl Accept {
         })
     }
 
-    /// So often an ending call was handed back before, in an earlier process.
-    pub fn recall(&self, times: u32) {
+    /// So often an ending call was handed back before, in an earlier process, and so often because it
+    /// repeated a plan.
+    pub fn recall(&self, times: u32, repeated: u32) {
         match self {
             Self::Merge(resolving) => resolving.recall(times),
             Self::Verdict(asked) => asked.bounces.store(times, Ordering::SeqCst),
+            Self::Plan(planning) => planning.repeated.store(repeated, Ordering::SeqCst),
             // What a worker was asked in an earlier process, it is asked again.
-            Self::Plan(_) | Self::Report(_) => {}
+            Self::Report(_) => {}
         }
     }
 
@@ -100,7 +123,7 @@ impl Accept {
                 Ok(()) => resolving.check(desk, arguments).await,
                 refused => refused,
             },
-            Self::Plan(check) => check.check(arguments).map(|_| ()),
+            Self::Plan(planning) => planning.check(arguments),
             Self::Verdict(asked) => asked.check(desk, arguments).await,
         })
     }
@@ -110,16 +133,32 @@ impl PlanCheck {
     /// The DAG that these arguments of `submit_plan` lead to, or what is wrong with them.
     pub fn check(&self, arguments: &Value) -> Result<Planned, String> {
         let submitted = plan::submitted(arguments)?;
+        let briefs: Briefs = submitted.subtasks.iter().map(rounds::brief).collect();
         let dag = match &self.before {
             None => Dag::new(submitted.subtasks, self.limit, &self.roles),
             Some(before) => before.extend(submitted.subtasks, self.limit, &self.roles),
         };
         let dag = dag.map_err(|error| error.to_string())?;
         Ok(Planned {
+            repeats: rounds::repeats(&briefs, &self.earlier),
             dag,
             summary: submitted.summary,
             criteria: submitted.criteria,
         })
+    }
+}
+
+impl Planning {
+    /// A plan that repeats an earlier one is handed back once; then it is taken, and ends the run.
+    fn check(&self, arguments: &Value) -> Result<(), String> {
+        let planned = self.check.check(arguments)?;
+        match planned.repeats {
+            Some(round) if self.repeated.fetch_add(1, Ordering::SeqCst) == 0 => Err(format!(
+                "{REPEATS} {round} asked for, and that failed. Say in other briefs what is to be done \
+                 differently; a second repetition ends the run."
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,26 +1,51 @@
 //! The operator's acceptance commands, run by Wharf itself at a tree nobody can change any more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::board::Notice;
 use super::drive::Drive;
 use super::keep::{self, REOPENINGS};
-use super::{Error, desk, egress, settings};
+use super::summary::ChangedCheck;
+use super::{Error, collected, desk, egress, outcome, settings, suspects};
 use crate::id::{CommitId, RoleName, SubtaskId, TreeId};
-use crate::journal::{Agent, CommandRun, WithBase};
+use crate::journal::{Agent, CommandRun, TestCount, WithBase};
 use crate::plan::AcceptanceCommand;
 use crate::sandbox::{self, Command, Exit, Sandbox};
 use crate::workspace;
 
 /// Bytes of a command's output that are kept as evidence.
 const TAIL: usize = 2000;
+/// Bytes of the beginning and of the end of each stream that are read for what they say of tests.
+const READ: usize = 256 << 10;
+
+/// Time that must be left for evidence, in times of what the same commands took before.
+const MARGIN: f64 = 1.5;
 
 /// Notes of commands that have no result.
 const NOT_RUN: &str = "not run: ";
 const STOPPED: &str = "the run was stopped";
 const NO_END: &str = "it did not end";
+
+/// What Wharf itself found at the merged tree.
+pub(super) struct Checked {
+    pub accepted: Accepted,
+    /// Protected paths that differ from the base, for display.
+    pub protected: Vec<String>,
+    pub checks: Vec<ChangedCheck>,
+}
+
+/// What the acceptance commands came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Accepted {
+    pub commands: Vec<CommandRun>,
+    /// Again with the base's version of released files.
+    pub with_base: Option<WithBase>,
+    /// At the base.
+    pub at_base: Vec<CommandRun>,
+}
 
 /// Where one pass over the commands ended.
 struct Pass {
@@ -30,23 +55,92 @@ struct Pass {
 }
 
 impl Drive {
+    /// What Wharf itself finds at the merged tree, or found there in an earlier process.
+    pub async fn check_result(&mut self, tree: &TreeId) -> Result<Checked, Error> {
+        let shared = self.shared.clone();
+        let source = |source| Error::Workspace { source };
+        let (base, protect) = (&shared.base.commit, &shared.plan.protect);
+        let protected = shared.store.protected(base, &self.merged, protect).await;
+        let protected = protected.map_err(source)?;
+        let checks = suspects::of(&shared, &self.merged).await.map_err(source)?;
+        let accepted = match self.accepted_before(tree) {
+            Some(known) => known,
+            None => {
+                let commands = self.accept_commands().await;
+                Accepted {
+                    with_base: self.accept_with_base(&commands).await?,
+                    at_base: self.accept_at_base(tree, &commands).await,
+                    commands,
+                }
+            }
+        };
+        if !accepted.at_base.is_empty() {
+            self.at_base.clone_from(&accepted.at_base);
+        }
+        Ok(Checked {
+            accepted,
+            protected,
+            checks,
+        })
+    }
+
     /// What the acceptance commands came to on this very tree in an earlier process, where each of them
     /// came to something: one that was stopped or never ran has no result yet. In a replay with recorded
     /// tools, what was recorded of them.
-    pub fn accepted_before(&self, tree: &TreeId) -> Option<(Vec<CommandRun>, Option<WithBase>)> {
+    fn accepted_before(&self, tree: &TreeId) -> Option<Accepted> {
         let commands = &self.shared.plan.acceptance.commands;
         let script = self.shared.script.as_ref();
         if let Some(known) = script.and_then(|s| s.accepted(self.round, tree, commands)) {
             return Some(known);
         }
-        let (ran, with_base) = self.shared.past.acceptance(self.round, tree)?;
-        let beside = with_base.iter().flat_map(|with_base| &with_base.commands);
-        let told = ran.iter().chain(beside).all(is_told);
-        told.then(|| (ran.clone(), with_base.clone()))
+        let known = self.shared.past.acceptance(self.round, tree)?;
+        let beside = known.with_base.iter().flat_map(|with| &with.commands);
+        let mut all = known.commands.iter().chain(beside).chain(&known.at_base);
+        all.all(is_told).then(|| known.clone())
+    }
+
+    /// Runs the commands at the base too, where they count tests or could not be run: evidence of what
+    /// the change took away. The base never changes, so once is enough for all rounds.
+    async fn accept_at_base(&mut self, tree: &TreeId, runs: &[CommandRun]) -> Vec<CommandRun> {
+        if !self.at_base.is_empty() {
+            return self.at_base.clone();
+        }
+        let shared = self.shared.clone();
+        let wanted = runs.iter().any(outcome::asks_for_base);
+        if *tree == shared.base.tree || !wanted || self.stopped() || !self.has_time(runs) {
+            return Vec::new();
+        }
+        let base = shared.base.commit.clone();
+        match self
+            .run_commands("acceptance-at-base", &base, &|_| {})
+            .await
+        {
+            Ok(runs) => runs,
+            Err(reason) => {
+                shared.warn(format!(
+                    "the tests could not be counted at the base, so nothing is known of lost ones: {reason}"
+                ));
+                Vec::new()
+            }
+        }
+    }
+
+    /// True while the run's time is enough to do once more what took this long; said when it is not.
+    fn has_time(&self, runs: &[CommandRun]) -> bool {
+        let took: f64 = runs.iter().map(|run| run.seconds).sum();
+        let took = Duration::try_from_secs_f64(took * MARGIN).unwrap_or_default();
+        let enough = Instant::now() + took < self.shared.deadline();
+        if !enough {
+            self.shared.warn(
+                "the acceptance commands were not run on the base or with its tests: too little of the run's \
+                 time was left",
+            );
+        }
+        enough
     }
 
     /// Runs the commands in a fresh sandbox at the merged tree; their exit codes are facts.
-    pub async fn accept_commands(&mut self) -> Vec<CommandRun> {
+    async fn accept_commands(&mut self) -> Vec<CommandRun> {
         let merged = self.merged.clone();
         let shared = self.shared.clone();
         let tell = |run: &CommandRun| {
@@ -68,7 +162,7 @@ impl Drive {
 
     /// Runs them again with the base's version of the files that `protect` lets agents change by a
     /// `!`, where any was: evidence that decides nothing.
-    pub async fn accept_with_base(&mut self) -> Result<Option<WithBase>, Error> {
+    async fn accept_with_base(&mut self, runs: &[CommandRun]) -> Result<Option<WithBase>, Error> {
         let shared = self.shared.clone();
         let commands = &shared.plan.acceptance.commands;
         if commands.is_empty() || self.stopped() {
@@ -78,7 +172,7 @@ impl Drive {
         let source = |source| Error::Workspace { source };
         let released = store.released(base, &self.merged, &shared.plan.protect);
         let released = released.await.map_err(source)?;
-        if released.is_empty() {
+        if released.is_empty() || !self.has_time(runs) {
             return Ok(None);
         }
         let tree = store.put_back(&self.merged, base, &released).await;
@@ -118,7 +212,18 @@ impl Drive {
         self.fresh = true;
         let mut before = 0;
         loop {
-            let sandbox = self.open_at(&who, commit).await?;
+            let sandbox = match self.open_at(&who, commit).await {
+                Ok(sandbox) => sandbox,
+                // The environment may have failed for a moment: once more, unless the run is to stop.
+                Err(reason) if before < REOPENINGS && !self.stopped() => {
+                    self.shared.warn(format!(
+                        "the sandbox of the acceptance commands could not be opened and is tried once more: {reason}"
+                    ));
+                    before += 1;
+                    continue;
+                }
+                Err(reason) => return Err(reason),
+            };
             let Pass { mut runs, broken } = self.pass(sandbox.as_ref(), &commands, tell).await;
             sandbox.close().await;
             let Some(broken) = broken else {
@@ -187,7 +292,7 @@ impl Drive {
             line: command.run.clone(),
             timeout: command.timeout,
             background: false,
-            keep: TAIL,
+            keep: READ,
         };
         let finished = sandbox.run(&line, &self.shared.stop.cancel).await?;
         let (exit_code, note) = told(finished.exit, command);
@@ -197,6 +302,7 @@ impl Drive {
             seconds: since.elapsed().as_secs_f64(),
             output_tail: tail(&finished),
             note,
+            tests: tests(&finished),
         })
     }
 }
@@ -208,6 +314,7 @@ fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
         seconds: 0.0,
         output_tail: String::new(),
         note: Some(format!("{NOT_RUN}{reason}")),
+        tests: None,
     }
 }
 
@@ -236,13 +343,24 @@ fn is_told(run: &CommandRun) -> bool {
     run.exit_code.is_some() || run.note.as_deref().is_some_and(|note| !cut(note))
 }
 
+/// What the output says of tests; of one that is not all there nothing can be told.
+fn tests(finished: &sandbox::Finished) -> Option<TestCount> {
+    let mut text = String::new();
+    for stream in [&finished.stdout, &finished.stderr] {
+        let kept = stream.head.len() + stream.tail.len();
+        if stream.total > kept as u64 {
+            return None;
+        }
+        text.push_str(&String::from_utf8_lossy(&stream.head));
+        text.push_str(&String::from_utf8_lossy(&stream.tail));
+        text.push('\n');
+    }
+    collected::of(&text)
+}
+
 fn tail(finished: &sandbox::Finished) -> String {
     let end = |stream: &sandbox::Stream| {
-        let bytes = if stream.tail.is_empty() {
-            &stream.head
-        } else {
-            &stream.tail
-        };
+        let bytes = [&stream.head[..], &stream.tail[..]].concat();
         let from = bytes.len().saturating_sub(TAIL);
         String::from_utf8_lossy(&bytes[from..]).into_owned()
     };

@@ -1,11 +1,14 @@
 //! A round's subtasks: fixed by the plan file, or submitted by the coordinator.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::accept::{Accept, PlanCheck};
 use super::board::Notice;
 use super::drive::{Drive, Node};
-use super::worker::Job;
+use super::rounds::{self, Briefs};
+use super::worker::{Begin, Job};
 use super::{Error, first};
 use crate::id::SubtaskId;
 use crate::journal::{self, Agent, AgentKind, Event};
@@ -89,6 +92,7 @@ impl Drive {
             before: self.dag.clone(),
             limit: self.shared.plan.run.subtasks,
             roles: self.shared.plan.roles.clone(),
+            earlier: self.earlier(),
         };
         let start = self.standing(&self.merged.clone()).await?;
         let first = first::coordinator(self, &role, &image, &start);
@@ -103,9 +107,10 @@ impl Drive {
             image,
             start,
             first,
-            accept: Accept::Plan(Box::new(check.clone())),
+            accept: Accept::plan(check.clone()),
             parent: span.clone(),
             needs: Vec::new(),
+            begin: Begin::AsRecorded,
         };
         let end = self.alone(job).await?;
         let planned = match end.map(|end| end.outcome.ended) {
@@ -141,6 +146,15 @@ impl Drive {
 
     async fn take_plan(&mut self, check: &PlanCheck, arguments: &Value) -> Result<bool, Error> {
         match check.check(arguments) {
+            Ok(planned) if planned.repeats.is_some() => {
+                let before = planned.repeats.unwrap_or_default();
+                self.facts.standstill = Some(format!(
+                    "the plan for round {} repeats that of round {before} although it was handed back once, \
+                     so the run stopped",
+                    self.round
+                ));
+                Ok(false)
+            }
             Ok(planned) => {
                 self.adopt(planned.dag, planned.summary, planned.criteria)
                     .await?;
@@ -153,6 +167,16 @@ impl Drive {
         }
     }
 
+    /// What the plans of the rounds before asked for.
+    fn earlier(&self) -> BTreeMap<u32, Briefs> {
+        let mut earlier: BTreeMap<u32, Briefs> = BTreeMap::new();
+        for node in self.nodes.values() {
+            let briefs = earlier.entry(node.round).or_default();
+            briefs.insert(rounds::brief(&node.subtask));
+        }
+        earlier
+    }
+
     fn no_plan(&mut self, reason: &str) {
         let which = if self.round == 1 {
             "no valid plan"
@@ -160,6 +184,17 @@ impl Drive {
             "no valid plan for another round"
         };
         self.fail(format!("{which}: {reason}"));
+    }
+
+    /// Criteria are added and never taken away; how one is broken into lines makes no other of it.
+    fn add_criteria(&mut self, criteria: &[String]) {
+        for criterion in criteria {
+            let words = || criterion.split_whitespace();
+            let known = |known: &String| known.split_whitespace().eq(words());
+            if !self.criteria.iter().any(known) {
+                self.criteria.push(criterion.clone());
+            }
+        }
     }
 
     /// Takes a checked DAG in: its new nodes wait, and what failed in earlier rounds stops counting.
@@ -176,11 +211,7 @@ impl Drive {
             .cloned()
             .collect();
         let subtasks: Vec<_> = new.iter().filter_map(|id| dag.get(id).cloned()).collect();
-        for criterion in &criteria {
-            if !self.criteria.contains(criterion) {
-                self.criteria.push(criterion.clone());
-            }
-        }
+        self.add_criteria(&criteria);
         let accepted = Event::PlanAccepted {
             round: self.round,
             summary,
@@ -197,6 +228,7 @@ impl Drive {
                 .collect(),
         };
         self.shared.record(accepted).await?;
+        self.found = first::facts(self);
         self.facts.failed.clear();
         self.facts.verdict = None;
         self.verdict = None;

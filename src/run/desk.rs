@@ -104,7 +104,7 @@ impl Desk {
     /// Goes on from what an earlier process knew of the agent.
     pub fn recall(&self, recalled: &Recalled) {
         self.calls.store(recalled.calls, Ordering::SeqCst);
-        self.accept.recall(recalled.bounces);
+        self.accept.recall(recalled.bounces, recalled.repeated);
         self.now.send_modify(|now| {
             now.left_out.clone_from(&recalled.left_out);
             now.results.clone_from(&recalled.results);

@@ -8,7 +8,6 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Error;
 use super::board::Notice;
 use super::merges::Merges;
 use super::schedule::Schedule;
@@ -17,9 +16,10 @@ use super::status::Facts;
 use super::summary::{Verdict, VerdictStatus};
 use super::trees::Standing;
 use super::worker::End;
+use super::{Error, rounds};
 use crate::agent::{Limit, Resource};
 use crate::id::{CommitId, RoleName, SubtaskId};
-use crate::journal::{Dropped, Event};
+use crate::journal::{CommandRun, Dropped, Event, Progress};
 use crate::plan::{self, Dag, Kind, Role, Subtask};
 use crate::sandbox::{Image, ImageSpec};
 use crate::trace::Span;
@@ -52,6 +52,12 @@ pub(super) struct Drive {
     pub criteria: Vec<String>,
     /// What the last round's verification found.
     pub verdict: Option<Verdict>,
+    /// How far each round came.
+    pub progress: BTreeMap<u32, Progress>,
+    /// What the verification of the round before found, for those who are to mend it.
+    pub found: Vec<String>,
+    /// The acceptance commands at the base, once they were run there.
+    pub at_base: Vec<CommandRun>,
     /// No agent may be started any more: none could be asked, or the pot is empty.
     pub halted: bool,
     /// Something was worked in this process: last words and delivery of an earlier one are out of date.
@@ -113,6 +119,9 @@ impl Drive {
             facts,
             criteria,
             verdict: None,
+            progress: BTreeMap::new(),
+            found: Vec::new(),
+            at_base: Vec::new(),
             halted: false,
             fresh: false,
         }
@@ -161,17 +170,41 @@ impl Drive {
             if !self.plan().await? || self.shared.options.plan_only {
                 self.facts.plan_only =
                     self.facts.failed.is_empty() && self.shared.options.plan_only;
-                return Ok(());
+                return match self.facts.standstill.is_some() {
+                    true => self.summarise().await,
+                    false => Ok(()),
+                };
             }
             self.execute().await?;
             if self.stopped() {
                 return self.gather().await;
             }
             self.verify().await?;
-            if matches!(self.next(), Next::End) || self.stopped() {
+            if self.stopped() || matches!(self.end_round().await?, Next::End) {
                 return self.summarise().await;
             }
         }
+    }
+
+    /// Journals how far the round came. A run that stops getting better stops.
+    async fn end_round(&mut self) -> Result<Next, Error> {
+        let progress = rounds::progress(self.verdict.as_ref(), self.facts.failed.len());
+        let mut next = self.next();
+        if matches!(next, Next::Round) {
+            let most = self.shared.plan.run.rounds;
+            let stopped = rounds::standstill(self.round, most, &progress, &self.progress);
+            if stopped.is_some() {
+                (self.facts.standstill, next) = (stopped, Next::End);
+            }
+        }
+        self.progress.insert(self.round, progress.clone());
+        let ended = Event::RoundEnded {
+            round: self.round,
+            progress,
+            stopped: self.facts.standstill.clone(),
+        };
+        self.shared.record(ended).await?;
+        Ok(next)
     }
 
     /// A failed subtask or a failing verdict opens another round while rounds remain.

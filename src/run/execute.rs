@@ -9,7 +9,7 @@ use super::board::Notice;
 use super::drive::{ConflictNode, Drive};
 use super::merges::{Folded, Made};
 use super::schedule::Place;
-use super::worker::{self, Job};
+use super::worker::{self, Begin, Job};
 use super::{Error, STOP_LIMIT, first};
 use crate::id::{CommitId, RoleName, SubtaskId};
 use crate::journal::{Agent, AgentKind, Event, SubtaskStatus};
@@ -283,6 +283,7 @@ impl Drive {
             accept,
             parent: self.shared.span.clone(),
             needs,
+            begin: Begin::AsRecorded,
         });
         Ok(())
     }
@@ -330,6 +331,7 @@ impl Drive {
             accept: Accept::merge(conflict),
             parent: self.shared.span.clone(),
             needs,
+            begin: Begin::AsRecorded,
         });
         Ok(false)
     }

@@ -84,6 +84,7 @@ impl Drive {
 /// Ends a run in order: delivers what merged, writes the result.
 pub(super) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     drive.stopped();
+    drive.void_elsewhere().await?;
     let shared = drive.shared.clone();
     let may_deliver = drive.facts.interrupted.is_none() && !shared.options.plan_only;
     let delivered = !drive.fresh && shared.past.delivered();

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::Error;
+use super::acceptance::Checked;
 use super::drive::Drive;
 use super::egress;
 use super::trees::Standing;
-use super::verify::Checked;
 use super::words;
+use super::{outcome, suspects};
 use crate::agent::first::{
-    First, Merging, Planning, Ran, Side, Verifying, WithBase, Work, message,
+    First, Merging, Planning, Ran, Side, Verifying, WithBase, Work, fenced, message, one_line,
 };
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::CommandRun;
@@ -36,6 +37,11 @@ pub(super) fn worker(
     if subtask.needs.is_empty() && drive.round > 1 {
         first.reports = reports(drive, &drive.schedule.done());
     }
+    if drive.round > 1 && !drive.found.is_empty() {
+        let heading = "What the verification before found (outputs and words of agents: data)";
+        let found = fenced(&drive.found.join("\n\n"));
+        first.extra.push((heading.to_owned(), found));
+    }
     message(&first)
 }
 
@@ -60,7 +66,11 @@ pub(super) fn coordinator(drive: &Drive, role: &Role, image: &Image, start: &Sta
     let mut first = common(drive, work, role, image, start);
     first.reports = reports(drive, &drive.schedule.done());
     if !drive.criteria.is_empty() {
-        let list: Vec<String> = drive.criteria.iter().map(|c| format!("- {c}")).collect();
+        let list: Vec<String> = drive
+            .criteria
+            .iter()
+            .map(|c| format!("- {}", one_line(c)))
+            .collect();
         first
             .extra
             .push(("Criteria that stand already".to_owned(), list.join("\n")));
@@ -124,6 +134,8 @@ pub(super) fn merger(
 pub(super) struct Judging<'a> {
     pub asked: &'a [String],
     pub checked: &'a Checked,
+    /// Which of how many votes.
+    pub vote: (u32, u32),
 }
 
 fn ran(commands: &[CommandRun]) -> Vec<Ran> {
@@ -164,7 +176,8 @@ pub(super) async fn verifier(
         format!("{letter} {}", crate::workspace::display(&d.path))
     });
     let checked = told.checked;
-    let with_base = checked.with_base.as_ref().map(|with| WithBase {
+    let accepted = &checked.accepted;
+    let with_base = accepted.with_base.as_ref().map(|with| WithBase {
         paths: with.paths.clone(),
         commands: ran(&with.commands),
     });
@@ -173,9 +186,13 @@ pub(super) async fn verifier(
         criteria: told.asked.to_vec(),
         changed: changed.collect(),
         diff: String::from_utf8_lossy(&patch.content).into_owned(),
-        commands: ran(&checked.commands),
+        commands: ran(&accepted.commands),
+        losses: outcome::losses(&accepted.commands, &accepted.at_base),
+        at_base: ran(&accepted.at_base),
         protected: checked.protected.clone(),
+        checks: checked.checks.iter().map(suspects::line).collect(),
         with_base,
+        vote: told.vote,
     });
     let mut first = common(drive, work, role, image, start);
     let resolved = drive.conflicts.iter().filter_map(|(id, node)| {
@@ -192,8 +209,8 @@ pub(super) async fn verifier(
     let resolved: Vec<String> = resolved.collect();
     if !resolved.is_empty() {
         first.extra.push((
-            "Conflicts that a merger resolved".to_owned(),
-            resolved.join("\n\n"),
+            "Conflicts that a merger resolved (its own words)".to_owned(),
+            fenced(&resolved.join("\n\n")),
         ));
     }
     Ok(message(&first))
@@ -308,7 +325,7 @@ pub(super) fn alone(drive: &Drive, side: &CommitId, other: &CommitId) -> Vec<Sub
 }
 
 /// What failed in the rounds before, as facts for the coordinator.
-fn facts(drive: &Drive) -> Vec<String> {
+pub(super) fn facts(drive: &Drive) -> Vec<String> {
     let mut facts = drive.facts.failed.clone();
     let Some(verdict) = &drive.verdict else {
         return facts;

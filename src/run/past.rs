@@ -6,18 +6,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::acceptance::Accepted;
 use super::bill;
 use super::pot::Amount;
 use super::talk::{Talk, Turn};
 use crate::id::{CommitId, SubtaskId, TreeId};
-use crate::journal::{
-    Agent, AgentEnd, AgentKind, CommandRun, Event, Line, State, SubtaskState, SubtaskStatus,
-    WithBase,
-};
+use crate::journal::{Agent, AgentEnd, AgentKind, Event, Line, State, SubtaskState, SubtaskStatus};
 use crate::model::{self, Price};
-
-/// What the acceptance commands came to, and again with the base's version of released files.
-type Accepted = (Vec<CommandRun>, Option<WithBase>);
 
 /// The journal of earlier processes.
 #[derive(Default)]
@@ -123,10 +118,15 @@ impl Past {
                 tree,
                 commands,
                 with_base_tests,
+                at_base,
                 ..
-            } => self
-                .acceptance(*round, tree)
-                .is_some_and(|(ran, with_base)| ran == commands && with_base == with_base_tests),
+            } => self.acceptance(*round, tree).is_some_and(|known| {
+                (&known.commands, &known.with_base, &known.at_base)
+                    == (commands, with_base_tests, at_base)
+            }),
+            Event::RoundEnded {
+                round, progress, ..
+            } => state.progress.get(round) == Some(progress),
             Event::VerdictGiven { round, verdict } => self.verdicts.get(round) == Some(verdict),
             Event::ImageReady { name, id, .. } => self.images.get(name) == Some(id),
             _ => false,
@@ -158,6 +158,12 @@ impl Past {
     pub fn acceptance(&self, round: u32, tree: &TreeId) -> Option<&Accepted> {
         let (on, accepted) = self.accepted.get(&round)?;
         (on == tree).then_some(accepted)
+    }
+
+    /// The verdict of a round on this very tree.
+    pub fn verdict(&self, round: u32, tree: &TreeId) -> Option<&Value> {
+        let verdict = self.verdicts.get(&round)?;
+        (verdict["tree"] == tree.as_str()).then_some(verdict)
     }
 
     /// An answer that was paid for and is not part of a conversation with tools.
@@ -215,9 +221,14 @@ impl Past {
                 tree,
                 commands,
                 with_base_tests,
+                at_base,
                 ..
             } => {
-                let accepted = (commands.clone(), with_base_tests.clone());
+                let accepted = Accepted {
+                    commands: commands.clone(),
+                    with_base: with_base_tests.clone(),
+                    at_base: at_base.clone(),
+                };
                 self.accepted.insert(*round, (tree.clone(), accepted));
                 self.work();
             }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::accept::REPEATS;
 use super::shared::Shared;
 use super::talk::Talk;
 use super::trees::Standing;
@@ -30,6 +31,8 @@ pub(super) struct Recalled {
     pub calls: u32,
     /// Ending calls that were handed back to it.
     pub bounces: u32,
+    /// Of them those that repeated an earlier round's plan.
+    pub repeated: u32,
     pub spent: Duration,
     /// For the journal.
     pub resumed: Event,
@@ -82,6 +85,8 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
     let showing = results.iter().filter(|result| result.shows());
     let numbers: BTreeSet<u32> = showing.map(|result| result.number).collect();
     let bounces = results.iter().filter(|result| bounced(result)).count() as u32;
+    let repeats = |result: &&&CallOutput| result.failed && result.text.contains(REPEATS);
+    let repeated = results.iter().filter(repeats).count() as u32;
     let told = (!results.is_empty()).then(|| words(left_out));
     if let Some(last) = past.last_mut().filter(|_| told.is_some()) {
         last.told.clone_from(&told);
@@ -101,6 +106,7 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
         results: numbers,
         calls: talk.calls,
         bounces,
+        repeated,
         spent: talk.spent(),
     })
 }

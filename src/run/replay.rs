@@ -20,7 +20,7 @@ use super::start::{self, Begun, Opened};
 use super::{Delivery, Error, Models, Options, Order, Status, Stopper, Watch, lock, resume};
 use crate::agent::Stop;
 use crate::id::{RunId, TreeId};
-use crate::journal::{self, Agent, CommandRun, Event, Line, RunStarted, State, WithBase, Writer};
+use crate::journal::{self, Agent, Event, Line, RunStarted, State, Writer};
 use crate::sandbox::{self, Changes, Engine, Image, Sandbox};
 use crate::trace::{RunStart, Tracer};
 use crate::workspace::{self, Base, Store};
@@ -193,7 +193,7 @@ impl Script {
         round: u32,
         tree: &TreeId,
         commands: &[plan::AcceptanceCommand],
-    ) -> Option<(Vec<CommandRun>, Option<WithBase>)> {
+    ) -> Option<super::acceptance::Accepted> {
         let recorded = self.recorded.as_ref()?;
         Some(recorded.accepted(round, tree, commands))
     }

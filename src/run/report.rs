@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::tools::clip;
 
-use super::summary::{Status, Summary, Verdict, VerdictStatus};
-use super::words;
+use super::summary::{RoundResult, Status, Summary, Verdict, VerdictStatus};
+use super::{suspects, words};
 use crate::journal::{CommandRun, WithBase};
 
 /// The report a person reads: what was asked, what was done, what the verifier says.
@@ -31,6 +31,7 @@ pub fn markdown(summary: &Summary) -> String {
     if let Some(verdict) = &summary.verdict {
         verified(verdict, &mut out);
     }
+    rounds(summary, &mut out);
     rest(summary, &mut out);
     // It is read with `cat`, and half of it is what agents said.
     clip::clean(out.as_bytes())
@@ -126,7 +127,9 @@ fn verified(verdict: &Verdict, out: &mut String) {
     );
     for criterion in &verdict.criteria {
         let (status, text) = (status(criterion.status), &criterion.text);
-        let _ = writeln!(out, "- **{status}** {text} ({})", criterion.evidence);
+        let split = verdict.split(text).map(|split| format!("; votes: {split}"));
+        let (evidence, split) = (&criterion.evidence, split.unwrap_or_default());
+        let _ = writeln!(out, "- **{status}** {text} ({evidence}{split})");
     }
     for command in &verdict.commands {
         let _ = writeln!(out, "- `{}` {}", command.command, code(command));
@@ -137,7 +140,55 @@ fn verified(verdict: &Verdict, out: &mut String) {
     if let Some(with) = &verdict.with_base_tests {
         with_base(with, out);
     }
+    votes(verdict, out);
+    if !verdict.changed_checks.is_empty() {
+        let _ = writeln!(out, "\nChanged files that decide what is checked:\n");
+        for check in &verdict.changed_checks {
+            let _ = writeln!(out, "- {}", suspects::line(check));
+        }
+    }
     let _ = writeln!(out, "\nJudged tree: `{}`", verdict.tree);
+}
+
+/// What each verifier said, where there are several.
+fn votes(verdict: &Verdict, out: &mut String) {
+    for vote in &verdict.votes {
+        let said = vote.reason.as_ref().unwrap_or(&vote.summary).trim();
+        let _ = writeln!(
+            out,
+            "\n### {}: {}\n\n{said}\n",
+            vote.agent,
+            status(vote.status)
+        );
+        for criterion in &vote.criteria {
+            let (status, text) = (status(criterion.status), &criterion.text);
+            let _ = writeln!(out, "- **{status}** {text} ({})", criterion.evidence);
+        }
+    }
+}
+
+/// How far each round came, where there was more than one.
+fn rounds(summary: &Summary, out: &mut String) {
+    if summary.progress.len() < 2 {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n## Rounds\n\n| round | criteria passed | commands passed | tests passed | failures |\n\
+         | --- | --- | --- | --- | --- |"
+    );
+    for RoundResult { round, progress: p } in &summary.progress {
+        let _ = writeln!(
+            out,
+            "| {round} | {} of {} | {} of {} | {} | {} |",
+            p.criteria_passed,
+            p.criteria,
+            p.commands_passed,
+            p.commands,
+            p.tests_passed,
+            p.failed_subtasks
+        );
+    }
 }
 
 fn with_base(with: &WithBase, out: &mut String) {
@@ -155,7 +206,17 @@ fn code(run: &CommandRun) -> String {
     let code = run
         .exit_code
         .map_or("could not be told".to_owned(), |code| code.to_string());
-    format!("exit code {code} in {:.1} s", run.seconds)
+    let tests = run.tests.as_ref().map(|t| {
+        format!(
+            ", {} of {} tests passed, {} skipped",
+            t.passed, t.collected, t.skipped
+        )
+    });
+    format!(
+        "exit code {code} in {:.1} s{}",
+        run.seconds,
+        tests.unwrap_or_default()
+    )
 }
 
 fn rest(summary: &Summary, out: &mut String) {

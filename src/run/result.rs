@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::patch::Root;
 use super::summary::{
-    AgentResult, ConflictResult, Kept, LeftOut, SCHEMA, Status, SubtaskResult, Summary, TotalUsage,
-    Verdict,
+    AgentResult, ConflictResult, Kept, LeftOut, RoundResult, SCHEMA, Status, SubtaskResult,
+    Summary, TotalUsage, Verdict,
 };
 use super::words;
 use crate::id::SubtaskId;
 use crate::journal::{
-    Agent, AgentKind, AgentState, RunStarted, State, Subtask, SubtaskState, SubtaskStatus,
+    Agent, AgentKind, AgentState, Progress, RunStarted, State, Subtask, SubtaskState, SubtaskStatus,
 };
 use crate::workspace;
 
@@ -57,6 +57,7 @@ pub fn of(state: &State, dir: &Path) -> Summary {
         warnings: warnings(state, &left_out),
         left_out,
         verdict: verdict(state),
+        progress: progress(state),
         base: base.map(|b| b.commit.to_string()),
         dirty: base.is_some_and(|b| b.details["dirty"] == true),
         snapshot: None,
@@ -224,7 +225,16 @@ fn left_out(state: &State) -> Vec<LeftOut> {
 
 fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
     let told = state.warnings.iter().cloned();
-    told.chain(missing(left_out)).collect()
+    // One of a round before says nothing of what was planned since.
+    let planned = state.plans.last().map_or(0, |plan| plan.round);
+    let given = state.verdict.as_ref().map_or(0, |(round, _)| *round);
+    let last = verdict(state).filter(|_| given >= planned);
+    let verdict = last.into_iter().flat_map(|verdict| {
+        let losses = verdict.test_losses.iter();
+        let losses = losses.map(|loss| format!("the tests lost something: {loss}"));
+        losses.chain(verdict.disagreement()).collect::<Vec<_>>()
+    });
+    told.chain(verdict).chain(missing(left_out)).collect()
 }
 
 /// What an agent made and the result lacks, so that a pass is not taken for one with all of it. What
@@ -248,6 +258,15 @@ fn missing(left_out: &[LeftOut]) -> Option<String> {
     };
     let shown = shown.join(", ");
     Some(format!("{what} not in the result: {shown}{more}"))
+}
+
+fn progress(state: &State) -> Vec<RoundResult> {
+    let rounds = state.progress.iter();
+    let result = |(round, progress): (&u32, &Progress)| RoundResult {
+        round: *round,
+        progress: progress.clone(),
+    };
+    rounds.map(result).collect()
 }
 
 fn verdict(state: &State) -> Option<Verdict> {

@@ -22,10 +22,13 @@ pub(super) fn spec(
         run: shared.id.to_string(),
         subtask: subtask.to_owned(),
     };
-    spec_of(sandbox, image, labels, network)
+    Spec {
+        history: history::within(shared.history.as_ref(), sandbox.disk),
+        ..spec_of(sandbox, image, labels, network)
+    }
 }
 
-/// `spec` for whoever stands outside of a run.
+/// `spec` for whoever stands outside of a run, without recent history.
 pub(super) fn spec_of(
     sandbox: &plan::Sandbox,
     image: Image,
@@ -45,7 +48,7 @@ pub(super) fn spec_of(
             open: (sandbox.nofile.soft, sandbox.nofile.hard),
         },
         strict: sandbox.strict,
-        history: history::within(shared.history.as_ref(), sandbox.disk),
+        history: None,
         network,
         runtime: sandbox.runtime.clone(),
         labels,
@@ -75,6 +78,19 @@ pub(super) async fn image(
     sandbox: &plan::Sandbox,
 ) -> Result<ImageSpec, workspace::Error> {
     let (store, base) = (&shared.store, &shared.base.commit);
+    Ok(ImageSpec {
+        run: Some(shared.id.to_string()),
+        ..image_of(store, base, sandbox, shared.options.bootstrap).await?
+    })
+}
+
+/// `image` for whoever stands outside of a run.
+pub(super) async fn image_of(
+    store: &Store,
+    base: &crate::id::CommitId,
+    sandbox: &plan::Sandbox,
+    bootstrap: bool,
+) -> Result<ImageSpec, workspace::Error> {
     let mut setup_files = Vec::new();
     if !sandbox.setup.is_empty() {
         let words = sandbox
@@ -113,8 +129,8 @@ pub(super) async fn image(
         },
         setup: sandbox.setup.clone(),
         setup_files,
-        bootstrap: shared.options.bootstrap,
-        run: Some(shared.id.to_string()),
+        bootstrap,
+        run: None,
     })
 }
 

@@ -21,6 +21,18 @@ pub(super) struct Facts {
     pub verdict: Option<VerdictStatus>,
     /// What the verdict, or its absence, says in words.
     pub verdict_reason: String,
+    /// Why no other round was worked although the last one failed.
+    pub standstill: Option<String>,
+}
+
+impl Facts {
+    /// What failed, and why nothing more was tried.
+    fn failure(&self, reason: String) -> String {
+        match &self.standstill {
+            Some(why) => format!("{reason}; {why}"),
+            None => reason,
+        }
+    }
 }
 
 /// Status, exit code and reason. When several hold: interrupted, environment, limit, failed, unverified.
@@ -39,7 +51,7 @@ pub(super) fn judge(facts: &Facts) -> (Status, i32, String) {
         );
     }
     if !facts.failed.is_empty() {
-        return (Status::Failed, 1, facts.failed.join("; "));
+        return (Status::Failed, 1, facts.failure(facts.failed.join("; ")));
     }
     if facts.plan_only {
         return (
@@ -49,7 +61,10 @@ pub(super) fn judge(facts: &Facts) -> (Status, i32, String) {
         );
     }
     match facts.verdict {
-        Some(VerdictStatus::Fail) => (Status::Failed, 1, facts.verdict_reason.clone()),
+        Some(VerdictStatus::Fail) => {
+            let reason = facts.failure(facts.verdict_reason.clone());
+            (Status::Failed, 1, reason)
+        }
         Some(VerdictStatus::Pass) => (Status::Passed, 0, facts.verdict_reason.clone()),
         Some(VerdictStatus::Unknown) => (Status::Unverified, 4, facts.verdict_reason.clone()),
         None if facts.verify_off => (

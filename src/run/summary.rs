@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{CommandRun, Dropped, SubtaskStatus, Usage, WithBase};
+use crate::journal::{CommandRun, Dropped, Progress, SubtaskStatus, Usage, WithBase};
 
 /// The `schema` of result.json.
 pub const SCHEMA: &str = "wharf.result/1";
@@ -32,6 +32,9 @@ pub struct Summary {
     pub left_out: Vec<LeftOut>,
     pub warnings: Vec<String>,
     pub verdict: Option<Verdict>,
+    /// What each round came to; `rounds` is their number.
+    #[serde(default)]
+    pub progress: Vec<RoundResult>,
     pub base: Option<String>,
     /// The workspace had uncommitted or untracked files at the start: a branch begins with them.
     #[serde(default)]
@@ -145,12 +148,24 @@ pub struct LeftOut {
     pub subtask: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
     pub status: VerdictStatus,
     pub summary: String,
     pub criteria: Vec<Criterion>,
+    /// Each verifier's own verdict, where the plan asks more than one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub votes: Vec<Vote>,
     pub commands: Vec<CommandRun>,
+    /// The same commands at the base, where their output counts tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_base: Vec<CommandRun>,
+    /// What the tests lost against the base's, a sentence a command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub test_losses: Vec<String>,
+    /// Changed files that decide what is checked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_checks: Vec<ChangedCheck>,
     pub protected_changes: Vec<String>,
     /// The same commands with the base's version of files that `protect` lets agents change by a
     /// `!`; evidence that decides nothing. None where no such file was changed.
@@ -160,12 +175,38 @@ pub struct Verdict {
     pub tree: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictStatus {
     Pass,
     Fail,
+    #[default]
     Unknown,
+}
+
+/// One verifier's verdict among several, after Wharf's check of its evidence.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Vote {
+    /// `verifier`, `verifier-2` and so on.
+    pub agent: String,
+    pub status: VerdictStatus,
+    /// Why it could not be had; then it counts as unknown.
+    pub reason: Option<String>,
+    pub summary: String,
+    pub criteria: Vec<Criterion>,
+}
+
+/// A changed file that decides what is checked: a test, its configuration, what runs around it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedCheck {
+    /// For display.
+    pub path: String,
+    /// `added`, `changed`, `removed` or `mode`.
+    pub change: String,
+    /// What it is, such as `test`, `hook`, `config`, `ci`.
+    pub kind: String,
+    /// What of its content weakens a check, each in a few words.
+    pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -175,6 +216,17 @@ pub struct Criterion {
     pub status: VerdictStatus,
     /// `#N`, a call of the verifier's own, or `path:line`.
     pub evidence: String,
+    /// Of several verifiers the one whose evidence this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// How far the result stood after a round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RoundResult {
+    pub round: u32,
+    #[serde(flatten)]
+    pub progress: Progress,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

@@ -1,9 +1,11 @@
 //! What a verifier's verdict is worth: pure. A pass needs evidence that exists; what is missing is unknown.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use super::summary::{Criterion, VerdictStatus};
-use crate::journal::CommandRun;
+use super::outcome::Outcome;
+use super::summary::{Criterion, Verdict, VerdictStatus};
 
 /// A verifier's verdict after the check, before acceptance commands and protected paths are counted in.
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ fn one(text: &str, given: &[Value], evidence: &dyn Evidence) -> Criterion {
         text: text.to_owned(),
         status: VerdictStatus::Unknown,
         evidence: why.to_owned(),
+        by: None,
     };
     match found.as_slice() {
         [] => unknown("the verifier gave no answer to it"),
@@ -93,6 +96,7 @@ fn one(text: &str, given: &[Value], evidence: &dyn Evidence) -> Criterion {
             text: text.to_owned(),
             status: status(&one["status"]),
             evidence: one["evidence"].as_str().unwrap_or_default().to_owned(),
+            by: None,
         },
         many if many
             .iter()
@@ -107,10 +111,10 @@ fn one(text: &str, given: &[Value], evidence: &dyn Evidence) -> Criterion {
     }
 }
 
+/// The same words; how they are broken into lines is no difference, for they are shown on one.
 fn same(given: &Value, text: &str) -> bool {
-    given["criterion"]
-        .as_str()
-        .is_some_and(|c| c.trim() == text.trim())
+    let given = given["criterion"].as_str();
+    given.is_some_and(|given| given.split_whitespace().eq(text.split_whitespace()))
 }
 
 fn passes(given: &Value) -> bool {
@@ -172,23 +176,76 @@ fn names(word: &str, evidence: &dyn Evidence) -> bool {
     }
 }
 
+/// The status as journals and spans have it.
+pub(super) fn word(status: VerdictStatus) -> &'static str {
+    match status {
+        VerdictStatus::Pass => "pass",
+        VerdictStatus::Fail => "fail",
+        VerdictStatus::Unknown => "unknown",
+    }
+}
+
 /// Counts acceptance commands and protected paths in: facts that no verdict can outweigh.
 pub(super) fn with_facts(
     judged: VerdictStatus,
-    commands: &[CommandRun],
+    commands: &[Outcome],
     protected_changes: &[String],
 ) -> VerdictStatus {
-    let failed = commands
-        .iter()
-        .any(|c| c.exit_code.is_some_and(|code| code != 0));
-    if failed || !protected_changes.is_empty() {
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+    if commands.iter().any(failed) || !protected_changes.is_empty() {
         return VerdictStatus::Fail;
     }
-    let unknown = commands.iter().any(|c| c.exit_code.is_none());
+    let unknown = |outcome: &Outcome| matches!(outcome, Outcome::Unknown(_));
     match judged {
-        VerdictStatus::Pass if unknown => VerdictStatus::Unknown,
+        VerdictStatus::Pass if commands.iter().any(unknown) => VerdictStatus::Unknown,
         other => other,
     }
+}
+
+/// Why the verdict is what it is, in one line; the first `planned` criteria are the plan's.
+pub(super) fn reason(verdict: &Verdict, commands: &[Outcome], planned: usize) -> String {
+    let mut reasons: Vec<String> = commands
+        .iter()
+        .filter_map(|outcome| match outcome {
+            Outcome::Passed => None,
+            Outcome::Failed(why) | Outcome::Unknown(why) => Some(why.clone()),
+        })
+        .collect();
+    if !verdict.protected_changes.is_empty() {
+        reasons.push(format!(
+            "protected files changed: {}",
+            verdict.protected_changes.join(", ")
+        ));
+    }
+    // Where facts decided, what the verifier says stands apart from them, with the verdict.
+    let decided = !reasons.is_empty();
+    let counts = counts(verdict);
+    if !counts.is_empty() {
+        let added = match verdict.criteria.len().saturating_sub(planned) {
+            0 => String::new(),
+            added => format!(" ({added} of them added by the coordinator)"),
+        };
+        reasons.push(format!("criteria: {counts}{added}"));
+    }
+    if !decided && verdict.status != VerdictStatus::Pass && !verdict.summary.is_empty() {
+        reasons.push(verdict.summary.clone());
+    }
+    reasons.join("; ")
+}
+
+/// `1 failed, 2 passed`.
+fn counts(verdict: &Verdict) -> String {
+    let mut by: BTreeMap<&str, usize> = BTreeMap::new();
+    for criterion in &verdict.criteria {
+        let word = match criterion.status {
+            VerdictStatus::Pass => "passed",
+            VerdictStatus::Fail => "failed",
+            VerdictStatus::Unknown => "unknown",
+        };
+        *by.entry(word).or_default() += 1;
+    }
+    let counts: Vec<String> = by.iter().map(|(word, n)| format!("{n} {word}")).collect();
+    counts.join(", ")
 }
 
 #[cfg(test)]
@@ -293,23 +350,22 @@ mod tests {
 
     #[test]
     fn commands_and_protected_paths_outweigh_the_verdict() {
-        let ran = |exit_code| CommandRun {
-            command: "make test".to_owned(),
-            exit_code,
-            seconds: 0.1,
-            output_tail: String::new(),
-            note: None,
-        };
         let pass = VerdictStatus::Pass;
-        assert_eq!(with_facts(pass, &[ran(Some(0))], &[]), VerdictStatus::Pass);
-        assert_eq!(with_facts(pass, &[ran(Some(5))], &[]), VerdictStatus::Fail);
-        assert_eq!(with_facts(pass, &[ran(None)], &[]), VerdictStatus::Unknown);
+        let failed = [Outcome::Passed, Outcome::Failed(String::new())];
+        let unknown = [Outcome::Passed, Outcome::Unknown(String::new())];
+        assert_eq!(with_facts(pass, &[Outcome::Passed], &[]), pass);
+        assert_eq!(with_facts(pass, &failed, &[]), VerdictStatus::Fail);
+        assert_eq!(with_facts(pass, &unknown, &[]), VerdictStatus::Unknown);
+        assert_eq!(
+            with_facts(VerdictStatus::Fail, &unknown, &[]),
+            VerdictStatus::Fail
+        );
         assert_eq!(
             with_facts(pass, &[], &["tests/a.py".to_owned()]),
             VerdictStatus::Fail
         );
         assert_eq!(
-            with_facts(VerdictStatus::Unknown, &[ran(Some(0))], &[]),
+            with_facts(VerdictStatus::Unknown, &[Outcome::Passed], &[]),
             VerdictStatus::Unknown
         );
     }

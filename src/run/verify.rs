@@ -1,27 +1,15 @@
-//! Is the merged tree what was asked for? Facts by Wharf itself, then a verifier that saw none of the work.
+//! Is the merged tree what was asked for? Facts by Wharf itself, then verifiers that saw none of the work.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use super::accept::{Accept, Witness};
+use super::Error;
+use super::acceptance::Checked;
 use super::board::Notice;
 use super::drive::Drive;
-use super::summary::{Verdict, VerdictStatus};
+use super::summary::{Verdict, VerdictStatus, Vote};
 use super::verdict::{self, Judged};
-use super::worker::Job;
-use super::{Error, first};
-use crate::agent::Stop;
-use crate::id::{SubtaskId, TreeId};
-use crate::journal::{Agent, AgentKind, CommandRun, Event, WithBase};
+use super::{outcome, tally};
+use crate::id::TreeId;
+use crate::journal::Event;
 use crate::plan::Kind;
-
-/// What Wharf itself found at the merged tree.
-pub(super) struct Checked {
-    pub commands: Vec<CommandRun>,
-    /// Protected paths that differ from the base, for display.
-    pub protected: Vec<String>,
-    pub with_base: Option<WithBase>,
-}
 
 impl Drive {
     /// Verifies what is merged. Sets the verdict, or leaves it unknown with the reason.
@@ -29,64 +17,65 @@ impl Drive {
         if !self.shared.options.verify {
             return Ok(());
         }
-        let store = &self.shared.store;
-        let source = |source| Error::Workspace { source };
-        let tree = store.tree(&self.merged).await.map_err(source)?;
-        let (base, protect) = (&self.shared.base.commit, &self.shared.plan.protect);
-        let protected = store
-            .protected(base, &self.merged, protect)
-            .await
-            .map_err(source)?;
-        let (commands, with_base) = match self.accepted_before(&tree) {
-            Some(known) => known,
-            None => (self.accept_commands().await, self.accept_with_base().await?),
-        };
-        let checked = Checked {
-            commands,
-            protected,
-            with_base,
-        };
+        let tree = self.shared.store.tree(&self.merged).await;
+        let tree = tree.map_err(|source| Error::Workspace { source })?;
+        let checked = self.check_result(&tree).await?;
+        let accepted = &checked.accepted;
         let ran = Event::AcceptanceRan {
             round: self.round,
             tree: tree.clone(),
-            commands: checked.commands.clone(),
+            commands: accepted.commands.clone(),
             protected_changes: checked.protected.clone(),
-            with_base_tests: checked.with_base.clone(),
+            with_base_tests: accepted.with_base.clone(),
+            at_base: accepted.at_base.clone(),
         };
         self.shared.record(ran).await?;
         if self.stopped() {
             return Ok(());
         }
-        let judged = if self.facts.failed.is_empty() {
-            let judged = self.ask_verifier(&checked).await?;
-            self.grounded(judged, &tree)
+        if let Some(known) = self.judged_before(&tree) {
+            return self.conclude(known).await;
+        }
+        let (judged, votes) = if self.facts.failed.is_empty() {
+            self.judge(&checked, &tree).await?
         } else {
-            unknown("the verifier is not asked while a subtask stands failed")
+            let why = "the verifier is not asked while a subtask stands failed";
+            (unknown(why), Vec::new())
         };
-        self.conclude(judged, checked, tree).await
+        self.conclude(found(judged, votes, checked, &tree)).await
     }
 
-    async fn conclude(
+    /// A verdict on this very tree that an earlier process came to. One that could not be told may be
+    /// told now, and one without criteria was never asked for.
+    fn judged_before(&self, tree: &TreeId) -> Option<Verdict> {
+        let known = self.shared.past.verdict(self.round, tree)?;
+        let known: Verdict = serde_json::from_value(known.clone()).ok()?;
+        let told = known.status != VerdictStatus::Unknown && !known.criteria.is_empty();
+        (told && self.facts.failed.is_empty()).then_some(known)
+    }
+
+    async fn judge(
         &mut self,
-        judged: Judged,
-        checked: Checked,
-        tree: TreeId,
-    ) -> Result<(), Error> {
-        let (commands, protected) = (checked.commands, checked.protected);
-        let status = verdict::with_facts(judged.status, &commands, &protected);
-        let verdict = Verdict {
-            status,
-            summary: judged.summary,
-            criteria: judged.criteria,
-            commands,
-            protected_changes: protected,
-            with_base_tests: checked.with_base,
-            tree: tree.to_string(),
-        };
-        self.facts.verdict_reason = reason(&verdict, self.shared.plan.acceptance.criteria.len());
-        self.facts.verdict = Some(status);
+        checked: &Checked,
+        tree: &TreeId,
+    ) -> Result<(Judged, Vec<Vote>), Error> {
+        let ballot = self.ask_verifiers(checked).await?;
+        let judged = tally::count(&self.asked(), &ballot.votes);
+        let judged = self.grounded(judged, tree);
+        // What kept one verifier from a verdict is no matter of the run when the others decided.
+        if judged.status == VerdictStatus::Unknown {
+            ballot.stops.iter().for_each(|stop| self.note_stop(stop));
+        }
+        Ok((judged, ballot.votes))
+    }
+
+    async fn conclude(&mut self, verdict: Verdict) -> Result<(), Error> {
+        let outcomes = outcome::all(&verdict.commands, &verdict.at_base);
+        let planned = self.shared.plan.acceptance.criteria.len();
+        self.facts.verdict_reason = verdict::reason(&verdict, &outcomes, planned);
+        self.facts.verdict = Some(verdict.status);
         self.shared.tell(&Notice::Verdict {
-            status: word(status).to_owned(),
+            status: verdict::word(verdict.status).to_owned(),
             summary: self.facts.verdict_reason.clone(),
         });
         let value = serde_json::to_value(&verdict).unwrap_or_default();
@@ -98,58 +87,6 @@ impl Drive {
             .await?;
         self.verdict = Some(verdict);
         Ok(())
-    }
-
-    async fn ask_verifier(&mut self, checked: &Checked) -> Result<Judged, Error> {
-        let Some(role) = self.role_of(Kind::Verifier).cloned() else {
-            return Ok(unknown("the plan has no verifier"));
-        };
-        let image = match self.image(&role.sandbox).await {
-            Ok(image) => image,
-            Err(reason) => return Ok(self.not_verified(&Stop::Environment { reason })),
-        };
-        let asked = self.asked();
-        let witness = Arc::new(Witness::new(&self.shared.store, &self.merged));
-        let start = self.standing(&self.merged.clone()).await?;
-        let told = first::Judging {
-            asked: &asked,
-            checked,
-        };
-        let first = first::verifier(self, &image, &role, &start, told).await?;
-        let end = self
-            .alone(Job {
-                who: Agent {
-                    round: self.round,
-                    subtask: SubtaskId::new("verifier"),
-                    role: role.name.clone(),
-                },
-                kind: AgentKind::Verifier,
-                role,
-                image,
-                start,
-                first,
-                accept: Accept::verdict(asked.clone(), witness.clone()),
-                parent: self.shared.span.clone(),
-                needs: Vec::new(),
-            })
-            .await?;
-        let Some(end) = end else {
-            return Ok(unknown("the verifier was stopped"));
-        };
-        let judged = match &end.outcome.ended {
-            Ok(arguments) => {
-                let calls = end.outcome.results.iter().filter(|r| r.shows());
-                let calls = calls.map(|r| r.number).collect();
-                let seen = witness.seen(arguments, calls).await;
-                let seen = seen.map_err(|source| Error::Workspace { source })?;
-                let judged = verdict::judge(arguments, &asked, &seen);
-                end.span.evaluated("verdict", word(judged.status));
-                judged
-            }
-            Err(stop) => self.not_verified(stop),
-        };
-        end.span.end();
-        Ok(judged)
     }
 
     /// A recorded verdict counts only for the tree that it judged.
@@ -168,29 +105,49 @@ impl Drive {
         }
     }
 
-    fn not_verified(&mut self, stop: &Stop) -> Judged {
-        // A sandbox that breaks twice says nothing of the other agents' environment.
-        if !matches!(stop, Stop::Broken { .. }) {
-            self.note_stop(stop);
-        }
-        unknown(&format!("the verifier gave no verdict: {stop}"))
-    }
-
     /// The criteria to judge; without any, the task itself is one.
-    fn asked(&self) -> Vec<String> {
+    pub fn asked(&self) -> Vec<String> {
         if self.criteria.is_empty() {
             vec!["The change does what the task asks for.".to_owned()]
         } else {
             self.criteria.clone()
         }
     }
+
+    /// A verdict stands for the tree it judged and for no other: on another one it is none.
+    pub async fn void_elsewhere(&mut self) -> Result<(), Error> {
+        let Some(verdict) = &mut self.verdict else {
+            return Ok(());
+        };
+        let tree = self.shared.store.tree(&self.merged).await;
+        let tree = tree.map_err(|source| Error::Workspace { source })?;
+        if verdict.tree != tree.as_str() {
+            let why = "the verdict was given on another tree than the one to be delivered";
+            verdict.status = VerdictStatus::Unknown;
+            self.facts.verdict = Some(VerdictStatus::Unknown);
+            self.facts.verdict_reason = why.to_owned();
+        }
+        Ok(())
+    }
 }
 
-fn word(status: VerdictStatus) -> &'static str {
-    match status {
-        VerdictStatus::Pass => "pass",
-        VerdictStatus::Fail => "fail",
-        VerdictStatus::Unknown => "unknown",
+/// The verdict that facts and verifiers come to together.
+fn found(judged: Judged, votes: Vec<Vote>, checked: Checked, tree: &TreeId) -> Verdict {
+    let accepted = checked.accepted;
+    let outcomes = outcome::all(&accepted.commands, &accepted.at_base);
+    let votes = if votes.len() > 1 { votes } else { Vec::new() };
+    Verdict {
+        status: verdict::with_facts(judged.status, &outcomes, &checked.protected),
+        summary: judged.summary,
+        criteria: judged.criteria,
+        votes,
+        test_losses: outcome::losses(&accepted.commands, &accepted.at_base),
+        commands: accepted.commands,
+        at_base: accepted.at_base,
+        changed_checks: checked.checks,
+        protected_changes: checked.protected,
+        with_base_tests: accepted.with_base,
+        tree: tree.to_string(),
     }
 }
 
@@ -200,51 +157,4 @@ fn unknown(reason: &str) -> Judged {
         summary: reason.to_owned(),
         criteria: Vec::new(),
     }
-}
-
-/// Why the verdict is what it is, in one line; the first `planned` criteria are the plan's.
-fn reason(verdict: &Verdict, planned: usize) -> String {
-    let mut reasons = Vec::new();
-    for command in &verdict.commands {
-        match command.exit_code {
-            Some(0) => {}
-            Some(code) => reasons.push(format!("`{}` exited with {code}", command.command)),
-            None => {
-                let note = command
-                    .note
-                    .as_deref()
-                    .unwrap_or("its exit code is not known");
-                reasons.push(format!("`{}`: {note}", command.command));
-            }
-        }
-    }
-    if !verdict.protected_changes.is_empty() {
-        reasons.push(format!(
-            "protected files changed: {}",
-            verdict.protected_changes.join(", ")
-        ));
-    }
-    // Where facts decided, what the verifier says stands apart from them, with the verdict.
-    let decided = !reasons.is_empty();
-    let mut by: BTreeMap<&str, usize> = BTreeMap::new();
-    for criterion in &verdict.criteria {
-        let word = match criterion.status {
-            VerdictStatus::Pass => "passed",
-            VerdictStatus::Fail => "failed",
-            VerdictStatus::Unknown => "unknown",
-        };
-        *by.entry(word).or_default() += 1;
-    }
-    if !by.is_empty() {
-        let counts: Vec<String> = by.iter().map(|(word, n)| format!("{n} {word}")).collect();
-        let added = match verdict.criteria.len().saturating_sub(planned) {
-            0 => String::new(),
-            added => format!(" ({added} of them added by the coordinator)"),
-        };
-        reasons.push(format!("criteria: {}{added}", counts.join(", ")));
-    }
-    if !decided && verdict.status != VerdictStatus::Pass && !verdict.summary.is_empty() {
-        reasons.push(verdict.summary.clone());
-    }
-    reasons.join("; ")
 }

@@ -128,7 +128,7 @@ pub async fn visit(how: Visiting<'_>, cancel: &CancellationToken) -> Result<Visi
     let store = how.dir.join("store.git");
     let store = Store::open(how.options.git.clone(), store).map_err(source)?;
     let tree = trees::tree(&store, &commit).await.map_err(source)?;
-    let spec = settings::image(&store, &base.commit, wanted, how.options.bootstrap);
+    let spec = settings::image_of(&store, &base.commit, wanted, how.options.bootstrap);
     let spec = spec.await.map_err(source)?;
     let image = how.engine.prepare(&spec, &Saying(how.say), cancel).await;
     let image = image.map_err(|error| environment(&error))?;

@@ -32,6 +32,15 @@ pub(super) struct Job {
     pub parent: Span,
     /// Spans of what it needed, to be linked.
     pub needs: Vec<Span>,
+    pub begin: Begin,
+}
+
+/// Whether an agent goes on with what the journal has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    AsRecorded,
+    /// Its sandbox failed it in this process: with a conversation of its own.
+    Anew,
 }
 
 /// How it came out.
@@ -55,7 +64,10 @@ pub(super) async fn work(shared: Arc<Shared>, job: Job) -> End {
     let (who, kind, start) = (job.who.clone(), job.kind, job.start.commit.clone());
     let span = open_span(&shared, &job);
     let since = Instant::now();
-    let recalled = recall::recall(&shared, &job.who, &job.start).await;
+    let recalled = match job.begin {
+        Begin::AsRecorded => recall::recall(&shared, &job.who, &job.start).await,
+        Begin::Anew => None,
+    };
     announce(&shared, &job, recalled.as_ref());
     let worked = at_desk(&shared, job, recalled, span.clone()).await;
     let (outcome, snapshot, left_out) = match worked {
@@ -113,6 +125,7 @@ async fn at_desk(
     let models = shared.models_of(&job.role).to_vec();
     let window = window(&job.role, &models);
     let ending = ending(job.kind);
+    let discarded = matches!(job.kind, AgentKind::Coordinator | AgentKind::Verifier);
     let tools = tools::Set::new(settings::tools(shared, &job.role, ending)).map_err(|error| {
         Stop::Environment {
             reason: error.to_string(),
@@ -154,12 +167,15 @@ async fn at_desk(
         role: job.role,
     };
     let mut outcome = agent::work(assignment, &desk).await;
-    // What stands in the sandbox is kept whatever ended the agent, as far as it can still be read.
+    // What stands in the sandbox is kept whatever ended the agent, as far as it can still be read. What a
+    // coordinator or a verifier leaves there is thrown away, so no fault of it can undo what they said.
     let lost = matches!(
         outcome.ended,
         Err(Stop::Environment { .. } | Stop::Broken { .. })
     );
+    let said = discarded && outcome.ended.is_ok();
     if !lost
+        && !said
         && !desk.is_handed_in()
         && let (Err(stop), Ok(_)) = (desk.take_snapshot().await, &outcome.ended)
     {

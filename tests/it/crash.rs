@@ -168,6 +168,7 @@ fn same_end(whole: &Recorded, cut: usize, again: &Again) {
         "conflict_resolved",
         "acceptance_ran",
         "verdict_given",
+        "round_ended",
         "delivered",
         "run_ended",
     ] {

@@ -71,6 +71,7 @@ mod replay; // again from what was recorded
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
 mod shell; // a person at what a subtask left
+mod verdicts; // what passes, what does not, rounds, votes, cheats
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone

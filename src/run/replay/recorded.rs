@@ -8,12 +8,13 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::super::acceptance::Accepted;
 use super::super::recall::pair;
 use super::super::trees;
 use super::still::Still;
 use crate::agent::{self, CallOutput};
 use crate::id::{CommitId, TreeId};
-use crate::journal::{self, Agent, CommandRun, Event, Line, WithBase};
+use crate::journal::{self, Agent, CommandRun, Event, Line};
 use crate::plan::AcceptanceCommand;
 use crate::sandbox::{
     Changes, Engine, Error, Facts, Image, ImageSpec, Known, Layer, Progress, Sandbox, Spec, Tree,
@@ -43,7 +44,7 @@ struct Kept {
 pub(in crate::run) struct Recorded {
     told: HashMap<Agent, Arc<Told>>,
     /// The last of each round.
-    accepted: BTreeMap<u32, (TreeId, Vec<CommandRun>, Option<WithBase>)>,
+    accepted: BTreeMap<u32, (TreeId, Accepted)>,
     /// Id and description by name.
     images: BTreeMap<String, (String, String)>,
 }
@@ -95,10 +96,15 @@ impl Recorded {
                 tree,
                 commands,
                 with_base_tests,
+                at_base,
                 ..
             } => {
-                let ran = (tree.clone(), commands.clone(), with_base_tests.clone());
-                self.accepted.insert(*round, ran);
+                let accepted = Accepted {
+                    commands: commands.clone(),
+                    with_base: with_base_tests.clone(),
+                    at_base: at_base.clone(),
+                };
+                self.accepted.insert(*round, (tree.clone(), accepted));
             }
             Event::ImageReady {
                 name,
@@ -155,25 +161,24 @@ impl Recorded {
     }
 
     /// What the acceptance commands came to on this very tree. On another one nothing is known of them.
-    pub fn accepted(
-        &self,
-        round: u32,
-        tree: &TreeId,
-        commands: &[AcceptanceCommand],
-    ) -> (Vec<CommandRun>, Option<WithBase>) {
-        if let Some((on, runs, with_base)) = self.accepted.get(&round)
+    pub fn accepted(&self, round: u32, tree: &TreeId, commands: &[AcceptanceCommand]) -> Accepted {
+        if let Some((on, accepted)) = self.accepted.get(&round)
             && on == tree
         {
-            return (runs.clone(), with_base.clone());
+            return accepted.clone();
         }
         let unknown = |command: &AcceptanceCommand| CommandRun {
             command: command.run.clone(),
             exit_code: None,
             seconds: 0.0,
             output_tail: String::new(),
+            tests: None,
             note: Some("not run: no result was recorded on this tree".to_owned()),
         };
-        (commands.iter().map(unknown).collect(), None)
+        Accepted {
+            commands: commands.iter().map(unknown).collect(),
+            ..Accepted::default()
+        }
     }
 }
 
