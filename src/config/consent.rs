@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::file::File;
 use super::layer::Source;
 use super::{Config, Env, Error};
-use crate::plan::{Approver, By, Hook, Misfit, PermissionMode, Plan};
+use crate::plan::{Approver, By, Hook, Image, Misfit, PermissionMode, Plan};
 use crate::run::Consent;
 
 /// The variables that hooks and approvers get; none of them holds a key.
@@ -93,16 +93,21 @@ impl Config {
         lines
     }
 
-    /// A plan that lets something run on this machine must have been named by the operator, now or before
+    /// A plan that lets something run on this machine, or reads folders outside of its own, must have been named by the operator, now or before
     /// with the same words: one that only lies where he stands may be the work of an agent.
     ///
     /// # Errors
     /// It was not; or what is trusted cannot be read or written.
     pub fn trust(&self, plan: &Plan, path: Option<&Path>) -> Result<(), Error> {
-        let Some(path) = path.filter(|_| runs_here(plan).next().is_some()) else {
+        let Some(path) = path else {
             return Ok(());
         };
-        let mark = mark(plan, path);
+        let reads = reads_outside(plan, path);
+        let what: Vec<String> = runs_here(plan).chain(reads.iter().cloned()).collect();
+        if what.is_empty() {
+            return Ok(());
+        }
+        let mark = mark(plan, &reads, path);
         let known = self.trusted()?;
         if known.lines().any(|line| line == mark) {
             return Ok(());
@@ -110,7 +115,7 @@ impl Config {
         if self.plan_source == Source::CurrentDirectory {
             return Err(Error::Untrusted {
                 path: path.to_owned(),
-                what: runs_here(plan).collect::<Vec<_>>().join(", "),
+                what: what.join(", "),
             });
         }
         self.remember(&mark)
@@ -164,13 +169,42 @@ fn runs_here(plan: &Plan) -> impl Iterator<Item = String> {
     hooks.chain(approver)
 }
 
-/// The plan's place and the words it lets run.
-fn mark(plan: &Plan, path: &Path) -> String {
+/// The folders outside of the plan's own whose files it puts into images, where agents read them.
+fn reads_outside(plan: &Plan, path: &Path) -> Vec<String> {
+    // A folder that cannot be looked up is not known to lie within; building from it fails anyway.
+    let real = |path: &Path| path.canonicalize().ok();
+    let own = path.parent().and_then(real);
+    let within = |context: &Path| match (&own, real(context)) {
+        (Some(own), Some(context)) => context.starts_with(own),
+        _ => false,
+    };
+    let roles = plan.roles.values().map(|role| &role.sandbox);
+    let contexts = roles
+        .chain([&plan.sandbox])
+        .filter_map(|sandbox| match &sandbox.image {
+            Image::Built { context, .. } if !within(context) => Some(context),
+            Image::Built { .. } | Image::Named(_) => None,
+        });
+    let mut outside: Vec<String> = contexts
+        .map(|context| format!("an image from the files of {}", context.display()))
+        .collect();
+    outside.sort();
+    outside.dedup();
+    outside
+}
+
+/// The plan's place, the words it lets run and the folders it reads.
+fn mark(plan: &Plan, reads: &[String], path: &Path) -> String {
     let words: (&[Hook], &Option<Approver>) = (&plan.hooks, &plan.permissions.approver);
     let mut hasher = Sha256::new();
     hasher.update(path.as_os_str().as_encoded_bytes());
     hasher.update([0]);
     hasher.update(serde_json::to_vec(&words).unwrap_or_default());
+    // Without any, as before there were such: what was trusted stays so.
+    for folder in reads {
+        hasher.update([0]);
+        hasher.update(folder);
+    }
     hasher
         .finalize()
         .iter()

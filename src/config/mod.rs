@@ -129,7 +129,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A plan that was found and not named lets something run on this machine.
-    #[error("{} lets this run on your machine, outside of any sandbox: {what}", path.display())]
+    #[error("{} lets this run on your machine, or takes from it, outside of any sandbox: {what}", path.display())]
     Untrusted { path: PathBuf, what: String },
     #[error(
         "there is no place for the state of runs: WHARF_HOME, XDG_STATE_HOME and HOME are unset"

@@ -339,3 +339,42 @@ async fn a_plan_builds_its_image_from_beside_itself() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_plan_that_only_lies_there_builds_from_its_own_folder_alone() {
+    let mut operator = Operator::new();
+    let nowhere = "unix:///nowhere/docker.sock".to_owned();
+    operator.env.push(("DOCKER_HOST".into(), nowhere));
+    operator.beside("Dockerfile", "FROM scratch\n");
+    put(&operator.work().join("img/Dockerfile"), "FROM scratch\n");
+    let plan = |dockerfile: &str| {
+        format!(
+            "version: 1\ntask: x\nsandbox: {{image: {{dockerfile: {dockerfile}}}}}\n\
+             subtasks: [{{id: a, role: coder, brief: A}}]\n"
+        )
+    };
+    let run = ["run", "--model", "openai/x", "--json"];
+    let named = [
+        "run",
+        "--plan",
+        "wharf.yaml",
+        "--model",
+        "openai/x",
+        "--json",
+    ];
+    put(&operator.work().join("wharf.yaml"), &plan("../Dockerfile"));
+    let said = operator.wharf(None, &run).await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let message = said.object()["error"]["message"].to_string();
+    assert!(message.contains("an image from the files of"), "{message}");
+    // Named once, it is trusted, and its own folder always was: the next fault is the missing engine.
+    assert_eq!(operator.wharf(None, &named).await.code, Some(3));
+    assert_eq!(operator.wharf(None, &run).await.code, Some(3));
+    put(&operator.work().join("wharf.yaml"), &plan("img/Dockerfile"));
+    assert_eq!(operator.wharf(None, &run).await.code, Some(3));
+    // A link that leads out is seen through.
+    std::os::unix::fs::symlink("/etc", operator.work().join("out")).unwrap();
+    let linked = plan("img/Dockerfile, context: out");
+    put(&operator.work().join("wharf.yaml"), &linked);
+    assert_eq!(operator.wharf(None, &run).await.code, Some(2));
+}
