@@ -17,6 +17,9 @@ use crate::journal::{self, Event, Line, Read, RunStarted, State, Writer};
 use crate::trace::{Origin, RunStart};
 use crate::workspace::{Base, Store};
 
+/// The plan's text in a run's directory.
+const PLAN: &str = "plan.yaml";
+
 /// What is asked for beside going on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Raised {
@@ -121,6 +124,11 @@ impl Reopened {
             said.push(
                 "the plan in the run's directory is not the one that the run began with".to_owned(),
             );
+        }
+        if is_gone(&self.dir, PLAN) {
+            said.push(format!(
+                "{PLAN} is gone from the run's directory; the run goes on with the plan in its journal"
+            ));
         }
         if let Some(path) = &self.kept.plan_path
             && std::fs::read_to_string(path).is_ok_and(|now| now != self.plan_text)
@@ -299,11 +307,12 @@ pub(super) fn kept_of(lines: &[Line], started: &RunStarted) -> Result<Kept, Stri
     serde_json::from_value(options.clone()).map_err(|error| error.to_string())
 }
 
-/// The plan's text: plan.yaml, and where that is gone what the journal has of it.
+/// The plan's text: plan.yaml, and where that is gone what the journal has of it. One that is there and
+/// cannot be read was damaged, which is never passed over.
 pub(super) fn plan_text(dir: &Path, started: &RunStarted) -> Result<String, Error> {
-    match text(dir, "plan.yaml") {
-        Err(_) if !started.plan.is_empty() => Ok(started.plan.clone()),
-        read => read,
+    match is_gone(dir, PLAN) && !started.plan.is_empty() {
+        true => Ok(started.plan.clone()),
+        false => text(dir, PLAN),
     }
 }
 
@@ -312,17 +321,15 @@ pub(super) fn plan_files(
     dir: &Path,
     started: &RunStarted,
 ) -> Result<BTreeMap<String, String>, Error> {
-    if !dir.join(PLAN_FILES).exists() {
+    if is_gone(dir, PLAN_FILES) {
         return Ok(started.plan_files.clone());
     }
-    let read = text(dir, PLAN_FILES).and_then(|text| {
-        serde_json::from_str(&text)
-            .map_err(|error| unreadable(dir, &format!("{PLAN_FILES}: {error}")))
-    });
-    match read {
-        Err(_) if !started.plan_files.is_empty() => Ok(started.plan_files.clone()),
-        read => read,
-    }
+    let text = text(dir, PLAN_FILES)?;
+    serde_json::from_str(&text).map_err(|error| unreadable(dir, &format!("{PLAN_FILES}: {error}")))
+}
+
+fn is_gone(dir: &Path, name: &str) -> bool {
+    matches!(dir.join(name).try_exists(), Ok(false))
 }
 
 fn text(dir: &Path, name: &str) -> Result<String, Error> {
