@@ -310,74 +310,83 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_error_teaches_the_form() {
+    type Taught = (u16, &'static str, &'static [Part], Option<Quirk>);
+
+    /// Holds what a plain server's words teach against a table.
+    fn teaches(table: &[Taught]) {
         let profile = of_host(Wire::OpenAi, "127.0.0.1");
         let none = Quirks::default();
-        let after = |status, text: &str, parts: &[Part]| {
-            taught(profile, none, &error(status, text), &|part| {
-                parts.contains(&part)
-            })
-        };
-        let only = |quirk| Some(none.with(quirk));
-        let table: &[(u16, &str, &[Part], Option<Quirks>)] = &[
+        for (status, text, parts, wanted) in table {
+            let holds = |part: Part| parts.contains(&part);
+            let found = taught(profile, none, &error(*status, text), &holds);
+            let wanted = wanted.map(|quirk| none.with(quirk));
+            assert_eq!(found, wanted, "{status} {text}");
+        }
+    }
+
+    #[test]
+    fn an_error_teaches_the_form() {
+        teaches(&[
             (
                 400,
                 "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'",
                 &[],
-                only(Quirk::CompletionLimit),
+                Some(Quirk::CompletionLimit),
             ),
             (
                 422,
                 "extra field stream_options",
                 &[Part::Usage],
-                only(Quirk::NoStreamUsage),
+                Some(Quirk::NoStreamUsage),
             ),
             (
                 400,
                 "Unsupported value: 'temperature' does not support 0.2",
                 &[Part::Temperature],
-                only(Quirk::NoTemperature),
+                Some(Quirk::NoTemperature),
             ),
             (400, "bad temperature", &[], None),
-            (500, "", &[Part::NullContent], only(Quirk::EmptyText)),
+            (500, "", &[Part::NullContent], Some(Quirk::EmptyText)),
             (500, "", &[], None),
             (
                 400,
                 "content must be a string",
                 &[Part::NullContent],
-                only(Quirk::EmptyText),
+                Some(Quirk::EmptyText),
             ),
             (400, "unknown model", &[Part::NullContent], None),
             (404, "max_completion_tokens", &[], None),
+        ]);
+    }
+
+    #[test]
+    fn an_error_teaches_the_rules_of_roles_and_ids() {
+        teaches(&[
             (
                 400,
                 "System role not supported",
                 &[Part::System],
-                only(Quirk::NoSystem),
+                Some(Quirk::NoSystem),
             ),
             (
                 400,
                 "Unexpected role 'user' after role 'tool'",
                 &[Part::UserAfterResult],
-                only(Quirk::FoldUser),
+                Some(Quirk::FoldUser),
             ),
             (
                 400,
                 "Tool call id must be a-z, A-Z, 0-9, with a length of 9.",
                 &[Part::Results],
-                only(Quirk::ShortIds),
+                Some(Quirk::ShortIds),
             ),
             (
                 400,
                 "unknown field reasoning_effort",
                 &[Part::Effort],
-                only(Quirk::OtherEffort),
+                Some(Quirk::OtherEffort),
             ),
-        ];
-        for (status, text, parts, wanted) in table {
-            assert_eq!(after(*status, text, parts), *wanted, "{status} {text}");
-        }
+        ]);
     }
 
     #[test]

@@ -32,10 +32,11 @@ pub fn plain(body: &Value) -> Vec<Value> {
     out
 }
 
-/// The events and the whole message.
-pub fn written(ask: &Ask, said: Said) -> (Vec<String>, Value) {
-    let (input, output) = said.tokens(ask);
-    let number = ask.number;
+/// A block as it begins in a stream, and its deltas.
+type Streamed = (Value, Vec<Value>);
+
+/// The blocks of a message whole, and as they are streamed.
+fn blocks(number: usize, said: &Said) -> (Vec<Value>, Vec<Streamed>) {
     let mut blocks = Vec::new();
     let mut streamed = Vec::new();
     if !said.text.is_empty() {
@@ -63,6 +64,14 @@ pub fn written(ask: &Ask, said: Said) -> (Vec<String>, Value) {
             vec![piece(head), piece(tail)],
         ));
     }
+    (blocks, streamed)
+}
+
+/// The events and the whole message.
+pub fn written(ask: &Ask, said: Said) -> (Vec<String>, Value) {
+    let (input, output) = said.tokens(ask);
+    let number = ask.number;
+    let (blocks, streamed) = blocks(number, &said);
     let stop = match said.finish.as_deref() {
         Some("length") => "max_tokens",
         Some("content_filter") => "refusal",
