@@ -386,7 +386,7 @@ mod tests {
     fn words_that_weaken_a_check_are_found_and_older_ones_are_not() {
         let table = table();
         let notes = |language, old, new| table.compare(language, Place::Check, old, new).join("; ");
-        for (language, old, new, want) in WEAKENED {
+        for &(language, old, new, want) in WEAKENED {
             let said = notes(language, old, new);
             assert!(said.contains(want), "{want} in {said}");
         }

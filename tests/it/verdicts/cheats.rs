@@ -101,7 +101,7 @@ const CHEATS: &[(&str, &str, &str, &str)] = &[
 async fn every_cheat_is_listed_to_the_verifier_as_what_it_is() {
     let code = "def add(a, b): return 0\n";
     let files = [("test_x.py", TEST), ("src/a.py", code)];
-    for (name, path, content, said) in CHEATS {
+    for &(name, path, content, said) in CHEATS {
         let call = match content.is_empty() {
             true => Answer::call("bash", json!({"command": format!("rm {path}")})),
             false => write(path, content),
