@@ -10,8 +10,10 @@
 //! results and needs no record of its own but what it was told when it went on in another process.
 
 mod compaction;
+mod ending;
 pub mod first;
 pub mod history;
+mod instructions;
 mod leak;
 mod limits;
 mod reachable;

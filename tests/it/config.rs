@@ -450,7 +450,7 @@ fn a_price_of_the_plan_beats_the_user_s_and_both_beat_what_is_known() {
     assert_eq!(priced(&mut own), [Some(3.0), Some(1.0), Some(known)]);
 
     let home = Home::new("prices:\n  openai/x: {input: -1, output: 9}\n");
-    let error = home.load(&Flags::default(), &[]).unwrap_err().to_string();
+    let error = home.load(&Flags::default(), &[]).err().unwrap().to_string();
     assert!(error.contains("prices.openai/x"), "{error}");
     let read = |text: &str| wharf::plan::parse(text, "p.yaml", &|path| Err(path.to_owned()));
     let whole = read("version: 1\nprices: {openai/x: {input: 2, output: 4}}\n").unwrap();

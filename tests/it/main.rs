@@ -57,6 +57,7 @@ mod full; // a disk without room, in a mount of its own
 mod merging; // conflicts, their mergers, and what these choose
 mod next; // what a result says to type next does what it says
 mod protect; // files that nobody may change, and checks that somebody did
+mod reports; // what agents are told, and what is known of one that hands in nothing
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
 
