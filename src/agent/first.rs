@@ -1,5 +1,6 @@
 //! The first user message: the work whole and before all else, then what surrounds it, each within a cap.
 
+use super::instructions;
 use super::reachable::Reachable;
 pub use super::words::fenced;
 use crate::tools::clip;
@@ -8,8 +9,6 @@ use crate::tools::clip;
 const TREE: usize = 4_000;
 /// Characters that all reports share.
 const REPORTS: usize = 40_000;
-/// Characters of the AGENTS.md.
-const AGENTS_MD: usize = 8_000;
 /// Characters of a verifier's diff.
 const DIFF: usize = 40_000;
 /// Characters that the files of all sides of a conflict share.
@@ -142,7 +141,7 @@ pub fn message(first: &First) -> String {
     }
     text.section(
         "AGENTS.md of the workspace",
-        &instructions(&first.instructions),
+        &instructions::told(&first.instructions),
     );
     if !first.tree.is_empty() {
         // A file may be named like a heading.
@@ -343,39 +342,6 @@ fn reports(text: &mut Text, reports: &[(String, String, String)]) {
     text.section("Reports of the subtasks yours needs", &body);
 }
 
-/// The one at the top whole before all else, then the others while there is room; at least all their names.
-fn instructions(files: &[(String, String)]) -> String {
-    let files: Vec<&(String, String)> = files.iter().filter(|f| !f.1.trim().is_empty()).collect();
-    let mut left = AGENTS_MD;
-    let mut body = String::new();
-    let mut named = Vec::new();
-    if files.len() > 1 {
-        body.push_str(
-            "Where two of these speak of the same, the one nearest to the file that you work on counts.\n",
-        );
-    }
-    for (path, text) in files {
-        let size = text.chars().count();
-        if path.contains('/') && size > left {
-            named.push(path.as_str());
-            continue;
-        }
-        let shown = clip::middle(text, left);
-        left = left.saturating_sub(size);
-        if path.contains('/') {
-            body.push_str(&format!("\n{path}, for everything beside and below it:\n"));
-        }
-        body.push_str(&format!("{}\n", fenced(&shown)));
-    }
-    if !named.is_empty() {
-        body.push_str(&format!(
-            "\nRead these before you work beside or below them: {}\n",
-            clip::line(&named.join(", "), TREE)
-        ));
-    }
-    body
-}
-
 /// As many paths as fit; where they do not all fit, folders with their counts take their place.
 fn tree(paths: &[String]) -> String {
     let whole: usize = paths.iter().map(|p| p.chars().count() + 1).sum();
@@ -467,31 +433,6 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}");
         }
-    }
-
-    #[test]
-    fn nested_instructions_are_told_within_the_room_and_named_beyond() {
-        let mut first = first(Work::Subtask { brief: "b".into() });
-        let alone = message(&first);
-        assert!(alone.contains("Use tabs.") && !alone.contains("nearest"));
-        first.instructions.extend([
-            ("app/AGENTS.md".to_owned(), "Use spaces.".to_owned()),
-            ("docs/AGENTS.md".to_owned(), "x".repeat(AGENTS_MD)),
-            ("empty/AGENTS.md".to_owned(), " \n".to_owned()),
-        ]);
-        let text = message(&first);
-        assert!(
-            text.contains("the one nearest to the file that you work on counts"),
-            "{text}"
-        );
-        assert!(
-            text.contains("app/AGENTS.md, for everything beside and below it:\n```\nUse spaces.")
-        );
-        assert!(text.contains("Read these before you work beside or below them: docs/AGENTS.md"));
-        assert!(!text.contains("empty/AGENTS.md") && !text.contains(&"x".repeat(100)));
-        first.instructions = vec![("AGENTS.md".into(), "y".repeat(3 * AGENTS_MD))];
-        let text = message(&first);
-        assert!(text.contains("characters cut here") && text.chars().count() < AGENTS_MD + 3_000);
     }
 
     #[test]

@@ -11,8 +11,10 @@
 
 mod compaction;
 mod effort;
+mod ending;
 pub mod first;
 pub mod history;
+mod instructions;
 mod leak;
 mod limits;
 mod permit;

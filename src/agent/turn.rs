@@ -1,6 +1,5 @@
 //! One turn: a whole reply is checked, then its calls run in order, then all results are handed over.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::stall::{Pace, STOPPED};
 use super::work::{Step, Worker};
-use super::{CallOutput, Stop, Turn, report, words};
+use super::{CallOutput, Stop, Turn, words};
 use crate::model::{self, Finish, Reply};
 use crate::tools::{self, Call, Kind, Output, clip};
-use crate::{plan, sandbox, trace};
+use crate::{sandbox, trace};
 
 /// How long a call that was told to stop may take to do so.
 const GRACE: Duration = Duration::from_secs(10);
@@ -23,14 +22,14 @@ pub(super) struct Course {
     results: Vec<CallOutput>,
     wrote: bool,
     broke: bool,
-    usable: bool,
+    pub usable: bool,
     /// The first call of the turn that failed.
-    failed: Option<u32>,
+    pub failed: Option<u32>,
     /// Calls of the turn that would end the agent, those that cannot be understood included.
-    endings: usize,
+    pub endings: usize,
     /// Why the last unusable call was none.
-    refused: String,
-    ended: Option<Value>,
+    pub refused: String,
+    pub ended: Option<Value>,
     pub stop: Option<Stop>,
 }
 
@@ -117,87 +116,6 @@ impl Worker<'_> {
                 Ok(call) => self.one(course, made, call).await,
             }
         }
-    }
-
-    /// How many calls of a turn would end the agent; those with the very same words count as one.
-    fn endings(&self, made: &[model::Call], checked: &[Result<Call, Output>]) -> usize {
-        let ending = self.tools.ending();
-        let ends = |(made, checked): &(&model::Call, &Result<Call, Output>)| match checked {
-            Ok(call) => call.tool == ending,
-            Err(_) => made.name.trim().eq_ignore_ascii_case(ending),
-        };
-        let ends = made.iter().zip(checked).filter(ends);
-        let said: BTreeSet<&str> = ends.map(|(made, _)| made.arguments.trim()).collect();
-        said.len()
-    }
-
-    /// The ending call: handed in when it is the last of its turn and nothing before it failed.
-    async fn end(&mut self, course: &mut Course, made: &model::Call, call: Call, last: bool) {
-        let refusal = if course.endings > 1 {
-            // Which of them is meant cannot be told, and the last word is not it by itself.
-            Some(words::several(course.endings, self.tools.ending()))
-        } else if !last {
-            Some(words::NOT_ALONE.to_string())
-        } else if let Some(number) = course.failed {
-            Some(words::after_failure(number))
-        } else if self.must_check(&call.arguments) {
-            self.asked_to_check = true;
-            course.usable = true;
-            Some(words::CHECK_FIRST.to_string())
-        } else if let Some(fault) = self.fault(&call.arguments) {
-            Some(self.ask_again(course, fault))
-        } else {
-            match self.bounded(self.checkpoint.accept(&call.arguments)).await {
-                Ok(Ok(Ok(()))) => None,
-                Ok(Ok(Err(reason))) => Some(reason),
-                Ok(Err(stop)) | Err(stop) => {
-                    let told = stop.to_string();
-                    course.stop = Some(stop);
-                    Some(told)
-                }
-            }
-        };
-        let output = match refusal {
-            None => {
-                course.ended = Some(call.arguments.clone());
-                course.usable = true;
-                Output::done("handed in")
-            }
-            Some(reason) => {
-                course.refused = clip::line(&reason, 200);
-                Output::refused("denied", reason)
-            }
-        };
-        self.answer(course, made, Some(call), output);
-    }
-
-    /// What is wrong with a report; other ending calls are checked by the run.
-    fn fault(&self, arguments: &Value) -> Option<String> {
-        let reports = self.tools.ending() == tools::Ending::Report.tool();
-        report::fault(arguments).filter(|_| reports)
-    }
-
-    /// A report without use is asked for once more, in the same conversation; then it ends the agent.
-    fn ask_again(&mut self, course: &mut Course, fault: String) -> String {
-        let told = words::report_again(&fault);
-        if self.asked_again || self.used.turns >= self.role.limits.turns {
-            course.stop = Some(Stop::NoReport { fault });
-        } else {
-            self.asked_again = true;
-            course.usable = true;
-        }
-        told
-    }
-
-    /// A worker with a shell that calls edits done without having run anything after them.
-    fn must_check(&self, report: &Value) -> bool {
-        self.unchecked
-            && !self.asked_to_check
-            && self.role.kind == plan::Kind::Worker
-            && self.tools.has("bash")
-            && self.used.may_call(&self.role.limits)
-            && self.used.turns < self.role.limits.turns
-            && report.get("status").and_then(Value::as_str) == Some("done")
     }
 
     /// One call that may run.

@@ -123,10 +123,7 @@ pub fn repeating(times: u32) -> String {
 
 /// A result's text without what the loop itself told at its end.
 pub fn bare(text: &str) -> &str {
-    let near = |line: &str| {
-        let call = line.contains(": finish and call ");
-        call && line.starts_with('[') && line.ends_with(" with what you have]")
-    };
+    let near = |line: &str| line.starts_with('[') && line.ends_with(" of your time are left]");
     let repeats = |line: &str| line.starts_with("[the same call, or the same few calls in turn,");
     let mut bare = text;
     while let Some((before, last)) = bare.rsplit_once('\n') {

@@ -242,7 +242,7 @@ mod tests {
         );
         std::fs::write(two.path().join("c"), "3").unwrap();
         assert_ne!(first.hash, packed(&two).unwrap().hash);
-        assert_eq!(names(first), ["Dockerfile", "a/", "a/b", "c"]);
+        assert_eq!(names(first), ["Dockerfile", "a", "a/b", "c"]);
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         let hash = first.hash.clone();
         assert_eq!(
             names(first),
-            [".dockerignore", "Dockerfile", "src/", "src/a.rs"]
+            [".dockerignore", "Dockerfile", "src", "src/a.rs"]
         );
         std::fs::write(dir.path().join("secret"), "y").unwrap();
         assert_eq!(packed(&dir).unwrap().hash, hash);

@@ -245,6 +245,11 @@ async fn a_run_killed_over_and_over_comes_to_the_same_end() {
         if again.lines.len() <= lines + AT_A_TIME {
             return;
         }
+        // A delivered patch lies in the directory of the process before, which is gone by then.
+        let next = &again.lines[..lines + AT_A_TIME];
+        if count(next, |event| matches!(event, Event::Delivered { .. })) > 0 {
+            return;
+        }
         let journal = std::fs::read(again.state.path().join("runs/run/journal.jsonl")).unwrap();
         let ends = journal.iter().enumerate().filter(|(_, b)| **b == b'\n');
         let end = ends

@@ -68,6 +68,7 @@ mod next; // what a result says to type next does what it says
 mod protect; // files that nobody may change, and checks that somebody did
 mod record; // what is made from a journal alone, and what must not be in it
 mod replay; // again from what was recorded
+mod reports; // what agents are told, and what is known of one that hands in nothing
 mod resume; // what goes on and how, what is refused and what is said
 mod runs;
 mod shell; // a person at what a subtask left

@@ -1,4 +1,9 @@
 //! The conversation as it is sent: pairs kept whole, and estimated in the model's own tokens.
+//!
+//! Owns: what was said and answered, what stands in the place of what was left out, the estimate.
+//! Takes: replies with all their results, the model's own counts, summaries.
+//! Gives: the list of messages of the next request, and what could be summed up.
+//! Never: a request.
 
 mod item;
 mod shorten;

@@ -86,6 +86,9 @@ impl Talks {
                     results,
                     ..
                 } => {
+                    if !talks.order.contains(agent) {
+                        talks.order.push(agent.clone());
+                    }
                     let talk = talks.of.entry(agent.clone()).or_default();
                     let mut numbers = Vec::new();
                     for result in results {
