@@ -167,22 +167,27 @@ async fn at_desk(
         role: job.role,
     };
     let mut outcome = agent::work(assignment, &desk).await;
-    // What stands in the sandbox is kept whatever ended the agent, as far as it can still be read. What a
-    // coordinator or a verifier leaves there is thrown away, so no fault of it can undo what they said.
+    let said = discarded && outcome.ended.is_ok();
+    if !said {
+        take_last(&desk, &mut outcome).await;
+    }
+    desk.close().await;
+    Ok((outcome, desk.snapshot(), desk.left_out()))
+}
+
+/// What stands in the sandbox is kept whatever ended the agent, as far as it can still be read. What a
+/// coordinator or a verifier leaves there is thrown away, so no fault of it can undo what they said.
+async fn take_last(desk: &Desk, outcome: &mut Outcome) {
     let lost = matches!(
         outcome.ended,
         Err(Stop::Environment { .. } | Stop::Broken { .. })
     );
-    let said = discarded && outcome.ended.is_ok();
     if !lost
-        && !said
         && !desk.is_handed_in()
         && let (Err(stop), Ok(_)) = (desk.take_snapshot().await, &outcome.ended)
     {
         outcome.ended = Err(stop);
     }
-    desk.close().await;
-    Ok((outcome, desk.snapshot(), desk.left_out()))
 }
 
 fn ending(kind: AgentKind) -> tools::Ending {

@@ -188,12 +188,10 @@ impl Scanner {
             .peek(0)
             .filter(|c| matches!(c, '<' | '>' | '&' | '|' | '-'))
         {
-            let fits = match (sign.as_str(), next) {
-                ("<<", '<' | '-') => true,
-                (">" | "<", '&') | (">", '|') => true,
-                ("<", '<' | '>') | (">", '>') => true,
-                _ => false,
-            };
+            let fits = matches!(
+                (sign.as_str(), next),
+                ("<<", '<' | '-') | (">", '&' | '|' | '>') | ("<", '&' | '<' | '>')
+            );
             if !fits {
                 break;
             }

@@ -314,8 +314,12 @@ async fn the_journal_has_every_request_as_it_was_sent() {
         );
     }
     assert!(seen > 20, "{seen}");
+    pages(&world);
+}
 
-    let page = wharf_show(&world, &["a", "--request", "3"]);
+/// What `wharf show` prints of requests.
+fn pages(world: &World) {
+    let page = wharf_show(world, &["a", "--request", "3"]);
     assert!(
         page.contains("call 3 of a (coder)") && page.contains("--- tool submit_report"),
         "{page}"
@@ -324,13 +328,13 @@ async fn the_journal_has_every_request_as_it_was_sent() {
         page.matches("long line").count() > 4_000,
         "both the call and its result are whole"
     );
-    let page = wharf_show(&world, &["a", "--request", "summary-1"]);
+    let page = wharf_show(world, &["a", "--request", "summary-1"]);
     assert!(
         page.contains("Write the notes") && !page.contains("--- tool"),
         "{page}"
     );
     let json: Value =
-        serde_json::from_str(&wharf_show(&world, &["a", "--request", "1", "--json"])).unwrap();
+        serde_json::from_str(&wharf_show(world, &["a", "--request", "1", "--json"])).unwrap();
     assert_eq!(
         (json["call"].clone(), json["attempts"].clone()),
         (json!(1), json!(1))

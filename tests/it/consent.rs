@@ -229,11 +229,13 @@ fn nothing_in_a_call_changes_its_permission() {
     assert_eq!(Ending::Report.tool(), "submit_report");
 }
 
+type Answering = Box<dyn Fn(&Question, Reply) + Send + Sync>;
+
 /// A person who answers by a script, and everything they were told.
 struct Person {
     notices: Mutex<Vec<Notice>>,
     questions: Mutex<Vec<Question>>,
-    answer: Box<dyn Fn(&Question, Reply) + Send + Sync>,
+    answer: Answering,
     /// Replies that are kept open.
     kept: Mutex<Vec<Reply>>,
 }
@@ -585,7 +587,7 @@ async fn an_approver_s_address_says_yes_or_no_and_anything_else_is_a_no() {
                 )
             }),
         )
-        .route("/silent", post(|| std::future::pending::<String>()));
+        .route("/silent", post(std::future::pending::<String>));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move { axum::serve(listener, app).await });

@@ -344,6 +344,10 @@ async fn pulled(docker: &Docker, spec: &ImageSpec) -> Result<String, (String, St
 }
 
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one table of what engines say of a pull"
+)]
 async fn what_goes_wrong_in_a_pull_is_told_apart() {
     let Some((docker, _, faulty)) = through().await else {
         return;

@@ -1,6 +1,11 @@
 //! A proxy on a unix socket in front of the engine through which things go wrong: answers that are
 //! lost, cut, late, made up or never come, and an engine that goes away and comes back.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests ask the environment where the engine is"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -208,7 +208,7 @@ fn order(body: &Value) -> Result<(), String> {
             return Err(format!("message {at}: calls without a result: {open:?}"));
         }
     }
-    if messages.len() % 2 == 0 {
+    if messages.len().is_multiple_of(2) {
         return Err("the last message is not of the user".to_owned());
     }
     Ok(())
