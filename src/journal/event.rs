@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::checks::{CommandRun, Progress, WithBase};
 use super::consent::{DecidedBy, HookOutcome};
 use super::egress::EgressStep;
+use super::loss::Dropped;
 use crate::id::{CommitId, RoleName, RunId, SubtaskId, TreeId};
 
 /// A fact of a run. Readers refuse a type they do not know.
@@ -396,33 +397,4 @@ pub enum SubtaskStatus {
     Failed,
     Blocked,
     Cancelled,
-}
-
-/// What one side of a conflict had changed and the resolution does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dropped {
-    /// For display.
-    pub path: String,
-    pub side: Side,
-    pub what: Loss,
-    /// The lines that the side had added, for display.
-    #[serde(default)]
-    pub lines: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    Ours,
-    Theirs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Loss {
-    Lines,
-    /// The side's version of the file as a whole.
-    Version,
-    /// The side had removed the file.
-    Deletion,
 }

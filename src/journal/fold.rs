@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::checks::{CommandRun, Progress, WithBase};
-use super::event::{Agent, Dropped, Event, RunStarted, Subtask, SubtaskStatus, Usage};
+use super::event::{Agent, Event, RunStarted, Subtask, SubtaskStatus, Usage};
+use super::loss::Dropped;
 use super::read::Line;
 use super::tally::AgentState;
 use crate::id::{CommitId, SubtaskId, TreeId};

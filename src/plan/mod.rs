@@ -24,6 +24,7 @@ mod parse;
 mod raw;
 mod roles;
 mod sections;
+mod servers;
 mod submit;
 mod units;
 mod warnings;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 pub(super) use super::consent::{ApproverForm, HooksForm};
 pub(super) use super::forms::{Command, Count, Roles, RolesShape, Size, Time, Words};
+pub(super) use super::servers::{Price, Profile, Provider, ProviderKind};
 use super::{Action, Effort, History, Kind, PermissionMode, Pull};
 
 /// A Wharf plan: roles, limits, sandbox, permissions and acceptance of a task.
@@ -358,60 +359,4 @@ pub(super) struct Subtask {
     pub brief: String,
     #[serde(default)]
     pub needs: Option<Vec<String>>,
-}
-
-/// A model server.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Provider {
-    pub kind: ProviderKind,
-    pub base_url: String,
-    /// The environment variable that holds the key, where one is needed.
-    #[serde(default)]
-    pub api_key_env: Option<String>,
-    /// How the server differs from others of its kind; default: what its host tells.
-    #[serde(default)]
-    pub profile: Option<Profile>,
-    #[serde(default)]
-    pub context_window: Option<Count>,
-    #[serde(default)]
-    pub price: Option<Price>,
-}
-
-/// The wire a server speaks.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ProviderKind {
-    Openai,
-    #[serde(rename = "openai-responses")]
-    OpenaiResponses,
-    Anthropic,
-}
-
-/// How a server differs from others of its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Profile {
-    Openai,
-    Azure,
-    Openrouter,
-    Mistral,
-    LlamaCpp,
-    Vllm,
-    Ollama,
-    Litellm,
-    Compatible,
-    Anthropic,
-    Responses,
-}
-
-/// US dollars a million tokens.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Price {
-    pub input: f64,
-    /// Default: as `input`.
-    #[serde(default)]
-    pub cached_input: Option<f64>,
-    pub output: f64,
 }

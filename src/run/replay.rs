@@ -4,6 +4,7 @@
 mod answers;
 mod compare;
 mod likeness;
+mod order;
 mod recorded;
 mod still;
 
@@ -26,6 +27,7 @@ use crate::trace::{RunStart, Tracer};
 use crate::workspace::{self, Base, Store};
 use crate::{model, plan};
 use answers::{Answers, Beyond, Ends};
+use order::{decisions, order};
 use recorded::{Recorded, Stage};
 
 pub use compare::{Difference, Requests, Results};
@@ -318,63 +320,6 @@ fn script(of: &Replayable, tools: &Tools) -> Result<Script, Error> {
         decided: decisions(&of.lines),
         over: tokio::sync::watch::Sender::new(false),
     })
-}
-
-fn decisions(lines: &[journal::Line]) -> HashMap<(Agent, String), (bool, Option<String>)> {
-    let of = |line: &journal::Line| match &line.event {
-        Event::PermissionDecided {
-            agent,
-            call_id,
-            allowed,
-            reason,
-            ..
-        } => Some(((agent.clone(), call_id.clone()), (*allowed, reason.clone()))),
-        _ => None,
-    };
-    lines.iter().filter_map(of).collect()
-}
-
-/// The order of the recorded run, but that it delivers nothing and sends no span.
-fn order(of: &Replayable, how: Replaying, (id, dir): (&RunId, &Path), script: &Script) -> Order {
-    let answers: Arc<dyn model::Model> = script.answers.clone();
-    let engine: Arc<dyn sandbox::Engine> = match (how.tools, &script.recorded) {
-        (Tools::Live(engine), _) => engine,
-        (Tools::Recorded, recorded) => Arc::new(Stage(recorded.clone().unwrap_or_default())),
-    };
-    let wishes = of.kept.wishes;
-    let mut plan = how.plan;
-    // The operator's programs saw the run when it was one.
-    plan.hooks.clear();
-    Order {
-        plan,
-        plan_text: of.plan_text.clone(),
-        task: of.started.task.clone(),
-        workspace: PathBuf::from(&of.started.workspace),
-        options: Options {
-            run_id: Some(id.clone()),
-            delivery: Delivery::Patch(dir.join("result.patch")),
-            apply: false,
-            verify: wishes.verify,
-            plan_only: wishes.plan_only,
-            bootstrap: wishes.bootstrap,
-            ..how.options
-        },
-        models: Models {
-            default: vec![answers],
-            roles: BTreeMap::new(),
-            summary: Vec::new(),
-        },
-        consent: super::Consent::default(),
-        engine,
-        tracer: Tracer::none(),
-        watch: how.watch,
-        stop: how.stop,
-        keep: super::Keep {
-            plan_path: of.kept.plan_path.clone(),
-            plan_files: of.plan_files.clone(),
-            secrets: how.secrets,
-        },
-    }
 }
 
 async fn compared(

@@ -22,6 +22,7 @@ mod docker;
 mod doubt;
 pub mod egress;
 mod engine;
+mod error;
 mod facts;
 mod history;
 mod ignore_file;
@@ -58,6 +59,7 @@ pub use connect::{Candidate, Options, Tls, connect};
 pub use docker::Docker;
 pub use doubt::{Doubt, Holds, Limit};
 pub use engine::Engine;
+pub use error::Error;
 pub use facts::{EngineFacts, Info};
 pub use history::History;
 pub use image::BUILT_IN;
@@ -374,43 +376,4 @@ pub struct Facts {
 /// Says where a long preparation stands, one short line a call ("base: importing (2/3)").
 pub trait Progress: Send + Sync {
     fn say(&self, line: &str);
-}
-
-/// What went wrong with containers, by what a caller can do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// No engine answers; `tried` names the address.
-    #[error("no container engine at {tried}: {reason}")]
-    NoEngine {
-        tried: String,
-        reason: String,
-        /// A socket is there, and this user may not use it.
-        denied: bool,
-    },
-    /// An image is missing and cannot be made or fetched here.
-    #[error("image {image}: {reason}")]
-    Image {
-        image: String,
-        reason: String,
-        hint: String,
-    },
-    /// A setup command of the plan failed; its output is at hand.
-    #[error("setup command failed with exit code {code}: {command}")]
-    Setup {
-        command: String,
-        code: i64,
-        output: String,
-    },
-    /// The engine refused or failed at one operation.
-    #[error("{operation}: {reason}")]
-    Engine {
-        operation: &'static str,
-        reason: String,
-    },
-    /// Process 1 is gone, the stream dropped, a frame was bad or the lease ran out.
-    #[error("sandbox broken: {reason}")]
-    Broken { cause: Cause, reason: String },
-    /// The cancel token fired.
-    #[error("cancelled")]
-    Cancelled,
 }

@@ -177,9 +177,19 @@ async fn all_faults(spoken: Spoken, wire: Wire) {
     ]);
     let lengths: BTreeMap<Role, usize> = of_role.iter().map(|(r, a)| (*r, a.len())).collect();
     let seen: Arc<Mutex<BTreeMap<Role, usize>>> = Arc::default();
-    let counted = seen.clone();
+    let notes: Arc<Mutex<usize>> = Arc::default();
+    let (counted, noted) = (seen.clone(), notes.clone());
     let server = FakeModel::start(move |ask| {
         let mut seen = counted.lock().unwrap();
+        // What did not fit is summed up: each agent's notes fail once before they are written.
+        if ask.role == Role::Other && ask.messages[0].to_string().contains("keep the notes") {
+            let mut notes = noted.lock().unwrap();
+            *notes += 1;
+            return match *notes % 2 {
+                1 => inside(spoken),
+                _ => Answer::text("Task: look. Open: nothing."),
+            };
+        }
         let place = seen.entry(ask.role).or_default();
         *place += 1;
         let answer = of_role[&ask.role].get(*place - 1).cloned();
@@ -193,7 +203,9 @@ async fn all_faults(spoken: Spoken, wire: Wire) {
     assert_eq!(summary.summary, "All of it was looked at.");
     assert_eq!(*seen.lock().unwrap(), lengths);
     // Seven faults and the overflow each; what was answered by half a call is no failed attempt.
-    assert_eq!(ended.failed_attempts(), 3 * 8 + 1);
+    let notes = *notes.lock().unwrap();
+    assert_eq!(notes, 3 * 2, "each agent's notes, asked for twice");
+    assert_eq!(ended.failed_attempts(), 3 * 8 + 1 + notes / 2);
     let ran = ended.count(|event| matches!(event, Event::ModelAnswered { .. }));
     assert_eq!(ran, server.requests().len() - ended.failed_attempts());
     drop(ended.world);
