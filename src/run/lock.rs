@@ -15,6 +15,8 @@ const FILE: &str = "lock";
 /// How often the lock is tried while somebody only looks whether it is held.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often it is tried while somebody holds it for itself.
+const AFTER: u32 = 10;
 
 /// Locks the directory of a run that was just made.
 pub(super) fn create(dir: &Path) -> std::io::Result<File> {
@@ -24,7 +26,7 @@ pub(super) fn create(dir: &Path) -> std::io::Result<File> {
     Ok(lock)
 }
 
-/// Locks the directory of an earlier run; refused at once while another process works on it, however
+/// Locks the directory of an earlier run; refused while another process works on it, however
 /// long that has been still.
 pub(super) fn take(dir: &Path) -> Result<File, Error> {
     let path = dir.join(FILE);
@@ -41,7 +43,7 @@ pub(super) fn take(dir: &Path) -> Result<File, Error> {
         options.open(&path)
     };
     let lock = open().map_err(failed)?;
-    for _ in 0..TRIES {
+    for tried in 0..TRIES {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return still_there(&lock, &path).map(|()| lock).map_err(failed),
             Err(Errno::WOULDBLOCK) => {}
@@ -50,6 +52,8 @@ pub(super) fn take(dir: &Path) -> Result<File, Error> {
         // Who only looks holds it shared for a moment; who works on the run holds it for itself.
         match flock(&lock, FlockOperation::NonBlockingLockShared) {
             Ok(()) => flock(&lock, FlockOperation::Unlock).map_err(|e| failed(e.into()))?,
+            // A child that its last holder was about to start may hold it for a moment more.
+            Err(Errno::WOULDBLOCK) if tried < AFTER => {}
             Err(Errno::WOULDBLOCK) => return Err(held(dir)),
             Err(error) => return Err(failed(error.into())),
         }
