@@ -423,12 +423,7 @@ fn word(word: &str) -> (&'static str, serde_json::Value) {
 #[tokio::test]
 async fn of_several_ending_calls_in_one_turn_none_counts() {
     // The last pair's first cannot be understood, which makes the second no clearer.
-    for (first, second) in [
-        ("fail", "pass"),
-        ("pass", "pass"),
-        ("pass", "fail"),
-        ("nonsense", "pass"),
-    ] {
+    for (first, second) in [("fail", "pass"), ("pass", "fail"), ("nonsense", "pass")] {
         let world = World::new(&[("a.txt", "a\n")]);
         let ran = world
             .run(&plan(CRITERIA, &[("a", &[])]), move |ask| {

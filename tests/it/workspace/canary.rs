@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wharf::workspace::{Force, Step};
+use wharf::workspace::{Error, Force, Step};
 
 use super::fixture::*;
 
@@ -79,11 +79,15 @@ async fn no_hook_filter_or_monitor_fires() {
         commit: one.clone(),
         message: "m".into(),
     }];
+    let refused = world.store.deliver_branch(&dir, &base, "r", &steps).await;
+    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    write(&dir, b".gitattributes", b"* diff=x merge=x\n");
     world
         .store
         .deliver_branch(&dir, &base, "r", &steps)
         .await
         .unwrap();
+    write(&dir, b".gitattributes", b"* filter=x diff=x merge=x\n");
     write(&dir, b"a.txt", b"one\n2\n3\n4\n5\n6\n7\n");
     world
         .store
