@@ -58,10 +58,12 @@ impl Worker<'_> {
     ) -> Output {
         let since = Instant::now();
         let looking = self.checkpoint.seen(&permit.call, &made.id, output);
+        // First what came of the call: where no hook looks, a cancel costs no result, and a call that was
+        // stopped by it is not made again.
         let looked = tokio::select! {
             biased;
-            () = self.checkpoint.cancel().cancelled() => Err(Stop::Cancelled),
             looked = looking => looked,
+            () = self.checkpoint.cancel().cancelled() => Err(Stop::Cancelled),
         };
         self.pause(since);
         let mut output = match looked {

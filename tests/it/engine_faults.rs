@@ -305,10 +305,15 @@ async fn a_run_outlives_a_restart_of_the_engine() {
                 away.restarts();
                 Answer::call("bash", json!({"command": "cat b.txt; echo again"}))
             }
+            2 => {
+                let seen = ask.last();
+                assert!(seen.contains("the sandbox broke"), "{seen}");
+                Answer::call("bash", json!({"command": "cat b.txt; echo again"}))
+            }
             _ => {
                 let seen = ask.last();
                 assert!(seen.contains("first") && seen.contains("again"), "{seen}");
-                report("done", "it is there")
+                report("done", "what was first is there again")
             }
         })
         .await;

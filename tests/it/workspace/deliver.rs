@@ -353,15 +353,15 @@ async fn a_branch_holds_line_ends_as_the_repository_commits_them() {
     const CRLF: &str = "1\r\n2\r\n3\r\n";
     // What `a` is changed to, and how many lines git then sees changed.
     let cases = [
-        ("*.txt text eol=crlf\n", CRLF.replace('2', "two"), 1),
-        ("* text=auto eol=crlf\n", CRLF.replace('2', "two"), 1),
+        ("*.txt text eol=crlf\n", CRLF.replace('2', "two"), "1"),
+        ("* text=auto eol=crlf\n", CRLF.replace('2', "two"), "1"),
         // An agent that writes LF only changes no other line by that.
-        ("*.txt text eol=crlf\n", "1\ntwo\n3\n".to_owned(), 1),
+        ("*.txt text eol=crlf\n", "1\ntwo\n3\n".to_owned(), "1"),
         // Nothing is said of line ends: they are content.
-        ("", CRLF.replace('2', "two"), 1),
-        ("* -text\n", "1\n2\n3\n".to_owned(), 3),
+        ("", CRLF.replace('2', "two"), "1"),
+        ("* -text\n", "1\n2\n3\n".to_owned(), "3"),
         // What looks binary stays as it is.
-        ("* text=auto\n", "\0\r\n".to_owned(), 3),
+        ("* text=auto\n", "\0\r\n".to_owned(), "-"),
     ];
     for (attributes, changed, lines) in cases {
         let world = World::new().await;
@@ -376,7 +376,7 @@ async fn a_branch_holds_line_ends_as_the_repository_commits_them() {
             .unwrap();
         let numbers = git(&dir, &["diff", "--text", "--numstat", "main", "w"]);
         let gone = numbers.split_whitespace().nth(1).unwrap();
-        assert_eq!(gone, lines.to_string(), "{attributes:?}: {numbers}");
+        assert_eq!(gone, lines, "{attributes:?}: {numbers}");
         git(&dir, &["merge", "-q", "w"]);
         assert!(
             is_clean(&dir),
