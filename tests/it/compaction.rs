@@ -247,6 +247,14 @@ async fn a_recording_answers_with_and_without_its_summaries() {
     }
 }
 
+/// What each tool has at a place.
+fn names(tools: &[Value], at: &str) -> Vec<Value> {
+    let tools = tools.iter();
+    tools
+        .map(|tool| tool.pointer(at).unwrap().clone())
+        .collect()
+}
+
 /// What the journal says was sent is what came to the server, whoever sent it.
 #[tokio::test]
 async fn the_journal_has_every_request_as_it_was_sent() {
@@ -293,12 +301,6 @@ async fn the_journal_has_every_request_as_it_was_sent() {
                 let calls = |value: &Value, key: &str| value[key].as_array().map_or(0, Vec::len);
                 assert_eq!(calls(asked, "calls"), calls(sent, "tool_calls"));
             }
-            let names = |tools: &Vec<Value>, at: &str| -> Vec<Value> {
-                tools
-                    .iter()
-                    .map(|tool| tool.pointer(at).unwrap().clone())
-                    .collect()
-            };
             let sent = body["tools"].as_array().unwrap();
             assert_eq!(names(&asked.tools, "/name"), names(sent, "/function/name"));
             assert_eq!(
