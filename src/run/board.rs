@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dashmap::DashMap;
 use serde::Serialize;
 
-use super::consent::{Answer, Question};
+use crate::run::allow::consent::{Answer, Question};
 
 /// Receives what happens as it happens; must return at once.
 pub trait Watch: Send + Sync {

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::board::{Board, Notice, Totals, Watch};
-use super::consent::Office;
-use super::gate::Gates;
-use super::past::Past;
-use super::pot::Pot;
-use super::replay::Script;
-use super::{Models, Options, Stopper};
 use crate::id::{RoleName, RunId};
 use crate::journal::{self, Event, Writer};
+use crate::run::again::past::Past;
+use crate::run::allow::consent::Office;
+use crate::run::board::{Board, Notice, Totals, Watch};
+use crate::run::call::gate::Gates;
+use crate::run::call::pot::Pot;
+use crate::run::replay::Script;
+use crate::run::{Models, Options, Stopper};
 use crate::sandbox;
 use crate::workspace::{Base, Store};
 use crate::{model, plan, trace};

@@ -9,11 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::kept::Kept;
-use super::{Error, Options, lock, resume, settings, trees};
 use crate::id::{CommitId, RoleName, RunId};
 use crate::journal::{self, State};
 use crate::plan::{self, Plan};
+use crate::run::again::resume;
+use crate::run::begin::kept::Kept;
+use crate::run::begin::lock;
+use crate::run::work::settings;
+use crate::run::work::trees;
+use crate::run::{Error, Options};
 use crate::sandbox::{self, Command, Engine, Exit, Labels, Network, Progress, Sandbox};
 use crate::workspace::Store;
 

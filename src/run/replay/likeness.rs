@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::{Status, Summary, Verdict, VerdictStatus, result};
 use super::compare::{Requests, Results};
 use crate::id::{CommitId, TreeId};
 use crate::journal::State;
+use crate::run::end::result;
+use crate::run::{Status, Summary, Verdict, VerdictStatus};
 use crate::workspace::{Error, Store};
 
 /// How two things compare.

@@ -53,12 +53,12 @@ pub(super) fn order(
             roles: BTreeMap::new(),
             summary: Vec::new(),
         },
-        consent: super::super::Consent::default(),
+        consent: crate::run::Consent::default(),
         engine,
         tracer: Tracer::none(),
         watch: how.watch,
         stop: how.stop,
-        keep: super::super::Keep {
+        keep: crate::run::Keep {
             plan_path: of.kept.plan_path.clone(),
             plan_files: of.plan_files.clone(),
             secrets: how.secrets,

@@ -8,14 +8,14 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::acceptance::Accepted;
-use super::super::recall::pair;
-use super::super::trees;
 use super::still::Still;
 use crate::agent::{self, CallOutput};
 use crate::id::{CommitId, TreeId};
 use crate::journal::{self, Agent, CommandRun, Event, Line};
 use crate::plan::AcceptanceCommand;
+use crate::run::again::recall::pair;
+use crate::run::judge::acceptance::Accepted;
+use crate::run::work::trees;
 use crate::sandbox::{
     Changes, Engine, Error, Facts, Image, ImageSpec, Known, Layer, Progress, Sandbox, Spec, Tree,
     Vacant,

@@ -1,0 +1,407 @@
+//! Changed files that decide what is checked, listed as such: a pure classifier, and its reading of both
+//! sides. What weakens a check is a hint for the verifier, never a verdict of its own.
+
+use std::collections::BTreeSet;
+
+use crate::id::CommitId;
+use crate::run::end::summary::ChangedCheck;
+use crate::run::shared::Shared;
+use crate::workspace::{self, DifferenceStatus, Globs, display};
+
+/// The patterns and words, a line each; its head says how to read it.
+const TABLE: &str = include_str!("suspects.txt");
+
+/// Files of a change whose contents are compared, and the largest of them in bytes.
+const FILES: usize = 100;
+const LARGEST: usize = 1 << 20;
+
+/// Changed files that decide what is checked, between the base and a result.
+pub(in crate::run) async fn of(
+    shared: &Shared,
+    merged: &CommitId,
+) -> Result<Vec<ChangedCheck>, workspace::Error> {
+    let base = &shared.base.commit;
+    let differences = shared.store.differences(base, merged).await?;
+    let commands = shared.plan.acceptance.commands.iter();
+    let commands: Vec<&str> = commands.map(|command| command.run.as_str()).collect();
+    let table = Table::new(&commands)?;
+    let (mut found, mut read) = (Vec::new(), 0);
+    for difference in differences {
+        let path = &difference.path;
+        let kind = table.kind(path);
+        let language = table.language(path);
+        let notes = match language {
+            Some(language) if read < FILES => {
+                read += 1;
+                let old = shared.store.blob(base, path).await?;
+                let new = shared.store.blob(merged, path).await?;
+                match (text(old.as_deref()), text(new.as_deref())) {
+                    (Ok(old), Ok(new)) => {
+                        let place = if kind.is_some() {
+                            Place::Check
+                        } else {
+                            Place::Code
+                        };
+                        table.compare(language, place, &old, &new)
+                    }
+                    _ => vec!["too large to be compared".to_owned()],
+                }
+            }
+            Some(_) => vec!["not compared: more files changed than are looked into".to_owned()],
+            None => Vec::new(),
+        };
+        let kind = match kind {
+            Some(kind) => kind,
+            // What is no check itself matters only by the words in it.
+            None if read <= FILES && notes.iter().any(|note| !note.starts_with("not compared")) => {
+                "code"
+            }
+            None => continue,
+        };
+        found.push(ChangedCheck {
+            path: display(path),
+            change: word(difference.status).to_owned(),
+            kind: kind.to_owned(),
+            notes,
+        });
+    }
+    Ok(found)
+}
+
+fn word(status: DifferenceStatus) -> &'static str {
+    match status {
+        DifferenceStatus::Added => "added",
+        DifferenceStatus::Changed => "changed",
+        DifferenceStatus::Deleted => "removed",
+        DifferenceStatus::ModeChanged => "mode",
+    }
+}
+
+/// A file's text; nothing where there is none, `Err` for one that is too large.
+fn text(bytes: Option<&[u8]>) -> Result<String, ()> {
+    match bytes {
+        Some(bytes) if bytes.len() > LARGEST => Err(()),
+        bytes => Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()),
+    }
+}
+
+/// Where a file stands: most words weaken only what is a check itself.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Check,
+    Code,
+}
+
+/// The table, read.
+struct Table {
+    endings: Vec<(&'static str, Globs)>,
+    files: Vec<(&'static str, Globs)>,
+    words: Vec<Word>,
+    /// Programs that acceptance commands start, and paths that they name.
+    programs: BTreeSet<String>,
+    named: BTreeSet<String>,
+}
+
+struct Word {
+    sign: &'static str,
+    language: &'static str,
+    text: &'static str,
+}
+
+impl Table {
+    fn new(commands: &[&str]) -> Result<Self, workspace::Error> {
+        let mut table = Self {
+            endings: Vec::new(),
+            files: Vec::new(),
+            words: Vec::new(),
+            programs: BTreeSet::new(),
+            named: BTreeSet::new(),
+        };
+        for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
+            let globs = |rest: &str| {
+                let patterns: Vec<String> = rest.split(' ').map(str::to_owned).collect();
+                Globs::new(&patterns)
+            };
+            let mut parts = line.splitn(4, ' ');
+            match (parts.next(), parts.next(), parts.next(), parts.next()) {
+                (Some("file"), Some(kind), Some(_), Some(rest)) => {
+                    table.files.push((kind, globs(rest)?));
+                }
+                (Some("word"), Some(sign), Some(language), Some(text)) => table.words.push(Word {
+                    sign,
+                    language,
+                    text,
+                }),
+                (Some("ending"), Some(language), _, _) => {
+                    let rest = line.splitn(3, ' ').nth(2).unwrap_or_default();
+                    table.endings.push((language, globs(rest)?));
+                }
+                _ => {}
+            }
+        }
+        commands.iter().for_each(|command| table.note(command));
+        Ok(table)
+    }
+
+    /// Takes in what a command line starts and names.
+    fn note(&mut self, command: &str) {
+        let apart = |c: char| c.is_whitespace() || ";|&()<>'\"`$".contains(c);
+        for word in command.split(apart).filter(|word| !word.is_empty()) {
+            let word = word.trim_start_matches("./").to_lowercase();
+            match word.contains(['/', '.']) {
+                true => drop(self.named.insert(word)),
+                false if !word.starts_with('-') => drop(self.programs.insert(word)),
+                false => {}
+            }
+        }
+    }
+
+    /// What a changed file is to the checks; None for one that decides nothing.
+    fn kind(&self, path: &[u8]) -> Option<&'static str> {
+        let lower = path.to_ascii_lowercase();
+        let shown = String::from_utf8_lossy(&lower);
+        if self.named.contains(shown.as_ref()) {
+            return Some("named by an acceptance command");
+        }
+        // At the top or in a folder of programs, such a file or module stands before the real one.
+        let (folder, name) = shown.rsplit_once('/').unwrap_or(("", &shown));
+        let folder_name = shown.split('/').next().unwrap_or_default();
+        let stem = name.split('.').next().unwrap_or_default();
+        let first = folder.is_empty() || folder == "bin" || folder.ends_with("/bin");
+        let module = shown.ends_with(".py") && self.programs.contains(folder_name);
+        if first && self.programs.contains(stem) && is_program(name) || module {
+            return Some("named like a program that an acceptance command starts");
+        }
+        let found = self.files.iter().find(|(_, globs)| globs.matches(&lower));
+        found.map(|(kind, _)| *kind)
+    }
+
+    fn language(&self, path: &[u8]) -> Option<&'static str> {
+        let lower = path.to_ascii_lowercase();
+        let found = self.endings.iter().find(|(_, globs)| globs.matches(&lower));
+        found.map(|(language, _)| *language)
+    }
+
+    /// What of a file's content weakens a check. Rust's tests stand in the code that they test.
+    fn compare(&self, language: &str, place: Place, old: &str, new: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (sign, what) in [("case", "tests"), ("assert", "checks")] {
+            let (before, now) = (
+                self.lines(sign, language, old).len(),
+                self.lines(sign, language, new).len(),
+            );
+            let counts = place == Place::Check || (sign, language) == ("case", "rust");
+            if now < before && counts {
+                notes.push(format!("fewer {what}: {before} before, {now} now"));
+            }
+        }
+        for (sign, what) in [
+            ("skip", "skips or narrows tests"),
+            ("hollow", "a check that cannot fail"),
+            ("quit", "an end that looks like success"),
+            ("steer", "steers which tests run or what they report"),
+        ] {
+            let (before, now) = (
+                self.lines(sign, language, old),
+                self.lines(sign, language, new),
+            );
+            // In other languages such words are common where nothing is tested.
+            let plain = ["python", "rust", "go", "jvm"].contains(&language);
+            let counts = place == Place::Check || sign == "hollow" || sign == "skip" && plain;
+            if now.len() > before.len() && counts {
+                let known: BTreeSet<&str> = before.into_iter().collect();
+                let fresh = now.iter().find(|line| !known.contains(*line));
+                let line: String = fresh.unwrap_or(&now[0]).chars().take(80).collect();
+                notes.push(format!("{what}: `{line}`"));
+            }
+        }
+        notes
+    }
+
+    /// The lines that hold a word of a sign, as they stand.
+    fn lines<'t>(&self, sign: &str, language: &str, text: &'t str) -> Vec<&'t str> {
+        let words = self.words.iter();
+        let words = words.filter(|word| word.sign == sign && word.language == language);
+        let words: Vec<&str> = words.map(|word| word.text).collect();
+        let lines = text.lines().map(str::trim);
+        lines
+            .filter(|line| words.iter().any(|word| line.contains(word)))
+            .collect()
+    }
+}
+
+/// Without an ending, or with one that a program or module may have.
+fn is_program(name: &str) -> bool {
+    match name.rsplit_once('.') {
+        None => true,
+        Some((_, ending)) => ["py", "sh", "js", "exe", "bat", "cmd"].contains(&ending),
+    }
+}
+
+/// One changed check in a line.
+pub(in crate::run) fn line(check: &ChangedCheck) -> String {
+    let ChangedCheck {
+        path, change, kind, ..
+    } = check;
+    let notes = match check.notes.as_slice() {
+        [] => String::new(),
+        notes => format!("; {}", notes.join("; ")),
+    };
+    format!("{change} {path} ({kind}){notes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        Table::new(&["python3 -m pytest -q", "./scripts/check.sh && make lint"]).unwrap()
+    }
+
+    #[test]
+    fn every_line_of_the_table_is_read() {
+        let lines = TABLE
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty());
+        let table = table();
+        let read = table.endings.len() + table.files.len() + table.words.len();
+        assert_eq!(read, lines.count());
+        let languages: BTreeSet<&str> = table.endings.iter().map(|(l, _)| *l).collect();
+        for word in &table.words {
+            assert!(languages.contains(word.language), "{}", word.text);
+            let signs = ["case", "assert", "skip", "hollow", "quit", "steer"];
+            assert!(signs.contains(&word.sign), "{}", word.text);
+        }
+    }
+
+    #[test]
+    fn what_decides_is_known_in_every_language() {
+        let table = table();
+        let cases = [
+            ("tests/a.py", "test"),
+            ("a/test_x.py", "test"),
+            ("x_test.go", "test"),
+            ("app/a.spec.ts", "test"),
+            ("src/it/FooTest.java", "test"),
+            ("conftest.py", "hook"),
+            ("lib/sitecustomize.py", "hook"),
+            ("x.pth", "hook"),
+            ("build.rs", "hook"),
+            ("pyproject.toml", "config"),
+            ("sub/package.json", "config"),
+            ("Cargo.toml", "config"),
+            (".cargo/config.toml", "config"),
+            ("vite.config.ts", "config"),
+            (".github/workflows/ci.yml", "ci"),
+            ("Makefile", "build"),
+            (".envrc", "environment"),
+            (".gitattributes", "environment"),
+            ("scripts/check.sh", "named by an acceptance command"),
+            (
+                "pytest.py",
+                "named like a program that an acceptance command starts",
+            ),
+            (
+                "pytest/__init__.py",
+                "named like a program that an acceptance command starts",
+            ),
+            (
+                "bin/python3",
+                "named like a program that an acceptance command starts",
+            ),
+        ];
+        for (path, kind) in cases {
+            assert_eq!(table.kind(path.as_bytes()), Some(kind), "{path}");
+        }
+        for path in [
+            "src/a.py",
+            "latest.txt",
+            "contest.py",
+            "docs/testing.md",
+            "src/make.rs",
+        ] {
+            assert_eq!(table.kind(path.as_bytes()), None, "{path}");
+        }
+    }
+
+    /// Language, before, after, what is said.
+    const WEAKENED: &[(&str, &str, &str, &str)] = &[
+        (
+            "python",
+            "def test_a():\n  assert add(1, 2) == 3\n",
+            "def test_a():\n  assert True\n",
+            "cannot fail: `assert True`",
+        ),
+        (
+            "python",
+            "def test_a():\n  assert x\n",
+            "",
+            "fewer tests: 1 before, 0 now; fewer checks: 1 before, 0 now",
+        ),
+        (
+            "python",
+            "",
+            "import pytest\n@pytest.mark.skip\ndef test_a(): pass\n",
+            "narrows tests: `@pytest.mark.skip`",
+        ),
+        (
+            "python",
+            "",
+            "def pytest_collection_modifyitems(items):\n  items.clear()\n",
+            "steers which tests run",
+        ),
+        (
+            "python",
+            "",
+            "import sys; sys.exit(0)\n",
+            "looks like success: `import sys; sys.exit(0)`",
+        ),
+        (
+            "rust",
+            "#[test]\nfn a() {}\n",
+            "#[test]\n#[ignore]\nfn a() {}\n",
+            "`#[ignore]`",
+        ),
+        (
+            "js",
+            "it('a', f)\n",
+            "it.only('b', f)\nit('a', f)\n",
+            ".only('b', f)`",
+        ),
+        (
+            "go",
+            "",
+            "func TestA(t *testing.T) {\n t.Skip()\n}\n",
+            "`t.Skip()`",
+        ),
+        (
+            "shell",
+            "test: \n\tpytest\n",
+            "test:\n\tpytest || true\n",
+            "`pytest || true`",
+        ),
+    ];
+
+    #[test]
+    fn words_that_weaken_a_check_are_found_and_older_ones_are_not() {
+        let table = table();
+        let notes = |language, old, new| table.compare(language, Place::Check, old, new).join("; ");
+        for &(language, old, new, want) in WEAKENED {
+            let said = notes(language, old, new);
+            assert!(said.contains(want), "{want} in {said}");
+        }
+        let old = "@pytest.mark.skip\ndef test_a():\n  assert True\n";
+        assert_eq!(
+            notes(
+                "python",
+                old,
+                &format!("{old}\ndef test_b():\n  assert f()\n")
+            ),
+            ""
+        );
+        // A program may end itself; a helper of tests may not skip them.
+        let code = |new| table.compare("python", Place::Code, "", new);
+        assert_eq!(code("sys.exit(0)\nassert x\n"), [""; 0]);
+        assert_eq!(code("raise SkipTest\n").len(), 1);
+    }
+}
