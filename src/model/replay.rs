@@ -76,7 +76,7 @@ impl Drop for Replay {
         if other > 0 {
             tracing::debug!(
                 "{}: {other} of {known} requests differ from the recorded ones: prompts, tools or \
-                 files have changed since",
+                 files have changed since, or an output holds a time",
                 self.name
             );
         }
