@@ -92,12 +92,15 @@ pub fn find(found: &Found, lines: &[Line], agent: &str, which: Which) -> Result<
     Err(Fault::usage(said).hint(hint))
 }
 
-/// The agent of this subtask, of several rounds the last.
-fn last(lines: &[Line], agent: &str) -> Result<Agent, Fault> {
+/// The agent of this subtask, of several rounds the last. Whoever asked a model without a sandbox counts:
+/// the run's summary is such a one.
+pub fn last(lines: &[Line], agent: &str) -> Result<Agent, Fault> {
     let mut known: Vec<&str> = Vec::new();
     let mut last = None;
     for line in lines {
-        if let Event::AgentStarted { agent: who, .. } = &line.event {
+        if let Event::AgentStarted { agent: who, .. } | Event::RequestMade { agent: who, .. } =
+            &line.event
+        {
             if who.subtask.as_str() == agent {
                 last = Some(who.clone());
             }

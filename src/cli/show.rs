@@ -8,7 +8,7 @@ use super::find::{self, Found};
 use super::request::{self, Which};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
-use super::{audit, judged, out, result, state, wording};
+use super::{audit, judged, out, result, state, turns, wording};
 use crate::journal::Egress;
 use crate::ops::Held;
 use crate::run::Summary;
@@ -17,22 +17,25 @@ use crate::run::Summary;
 ///
 /// Works while the run goes on and after a crash too: everything comes from the run's journal.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  wharf show last\n  wharf show last fix --request 3")]
+#[command(
+    after_help = "Examples:\n  wharf show last\n  wharf show last fix\n  wharf show last fix --request 3"
+)]
 pub struct Args {
     /// A run's id, the beginning of one, or `last`
     run: String,
-    /// An agent of the run: a subtask's id, `coordinator` or `verifier`
-    #[arg(requires = "request")]
+    /// An agent of the run, to see turn by turn: a subtask's id, `coordinator`, `verifier`, or
+    /// `summary` for the run's own
     agent: Option<String>,
     /// Print what that agent sent to its model: its N-th call, or `summary-N` for a summary of its
     /// conversation. Known secret values are masked
     #[arg(long, value_name = "N", requires = "agent")]
     request: Option<Which>,
-    /// Print one JSON object: result.json, or what is known so far; with --request, the request
+    /// Print one JSON object: result.json, or what is known so far; with an agent its turns, with
+    /// --request the request
     #[arg(long)]
     json: bool,
     /// Print report.md as it is made from the journal alone
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "agent"])]
     report: bool,
 }
 
@@ -50,6 +53,13 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
         match args.json {
             true => out::json(&asked)?,
             false => out::print(&request::page(&asked))?,
+        }
+        return Ok(0);
+    }
+    if let Some(agent) = &args.agent {
+        match args.json {
+            true => out::json(&turns::value(&found, &read.lines, agent)?)?,
+            false => out::print(&turns::page(&found, &read.lines, agent)?)?,
         }
         return Ok(0);
     }
@@ -242,7 +252,7 @@ fn node_lines(node: &Node, story: &Story, answers: Answers) -> String {
 }
 
 /// One line for who worked no subtask; with the nodes' lines all tokens of the run are told.
-fn agent_lines(agent: &Conversation, answers: Answers) -> String {
+pub fn agent_lines(agent: &Conversation, answers: Answers) -> String {
     let role = match agent.role.as_str() {
         same if same == agent.subtask => "",
         role => role,

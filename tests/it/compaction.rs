@@ -374,4 +374,16 @@ async fn a_secret_that_was_sent_is_not_in_what_is_shown() {
         page.contains("[secret]") && !page.contains("canary-77"),
         "{page}"
     );
+    // Its turns, each with the calls and what came of them.
+    let page = wharf_show(&world, &["a"]);
+    for part in [
+        "turn 1\n  #1 read_file a.txt\n      a.txt: lines 1-1 of 1\n      [secret]\n",
+        "turn 2\n  #2 submit_report made it\n      handed in\n",
+        "next:    wharf show run a --request 2 (",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    let all: Value = serde_json::from_str(&wharf_show(&world, &["a", "--json"])).unwrap();
+    assert_eq!(all["turns"][0]["results"][0]["tool"], "read_file");
+    assert_eq!(all["agent"]["turns"], 2);
 }

@@ -481,6 +481,12 @@ async fn applies_as_it_says(operator: &Operator, result: &Value, patch: &str) {
         operator.work().join("plans/quickstart").display()
     );
     assert!(said.stdout.contains(&already), "{said:?}");
+    let asked = ["show", "run", "summary", "--request", "1"];
+    let asked = operator.wharf(None, &asked).await.stdout;
+    assert!(
+        asked.contains("# Report of fix-rounding") && asked.contains("sent once"),
+        "{asked}"
+    );
     let shown = operator.wharf(None, &["show", "run"]).await.stdout;
     for line in [
         "tokens recorded",

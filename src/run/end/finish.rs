@@ -8,6 +8,7 @@ use crate::journal::{self, Agent, Event, State};
 use crate::model::{Key, Request};
 use crate::plan::Kind;
 use crate::run::allow::hooking;
+use crate::run::call::sent::Sent;
 use crate::run::end::{deliver, next, remade, result, words};
 use crate::run::judge::status;
 use crate::run::round::drive::Drive;
@@ -76,6 +77,8 @@ impl Drive {
             temperature: role.temperature,
             effort: agent::effort(role),
         };
+        let made = Sent::default().event(&who, &request);
+        self.shared.journal.note(made);
         let models = self.shared.models_of(role);
         let asked =
             crate::run::call::ask::ask(&self.shared, &who, models, &request, &self.shared.span)
