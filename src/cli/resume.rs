@@ -9,7 +9,7 @@ use super::find;
 use super::live::{Look, Teller};
 use super::out::Form;
 use super::run::{Done, flush, print};
-use super::{order, plan_file, state};
+use super::{order, out, plan_file, state, text};
 use crate::config::{Config, Flags, raised};
 use crate::plan::Plan;
 use crate::run::{self, Keep, Order, Raised, Reopened, Stopper};
@@ -74,10 +74,18 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
         ..wish
     };
     let done = match run::reopen(&found.dir, wish)? {
-        run::Found::Ended(summary) => Done {
-            summary: *summary,
-            plan_text: None,
-        },
+        run::Found::Ended(summary) => {
+            if !args.quiet {
+                let run = text::line(&summary.run, 80);
+                out::note(&format!(
+                    "run {run} has ended: nothing is left to do, this is its result"
+                ));
+            }
+            Done {
+                summary: *summary,
+                plan_text: None,
+            }
+        }
         run::Found::Open(reopened) => {
             let work = async |teller: &Teller, stop: &Stopper| work(*reopened, teller, stop).await;
             attend(look, work).await?

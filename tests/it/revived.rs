@@ -154,6 +154,10 @@ async fn a_dozen_kills_of_the_real_program_come_to_the_same_tree() {
         .await;
     assert_eq!(again.code, Some(0), "{again:?}");
     assert_eq!(again.object()["snapshot"], whole.object()["snapshot"]);
+    assert_eq!(
+        again.stderr.trim(),
+        "run run has ended: nothing is left to do, this is its result"
+    );
     assert_eq!(server.requests().len(), asked);
 }
 
