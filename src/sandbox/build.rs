@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use bollard::errors::Error as Fault;
 use bollard::query_parameters::{BuildImageOptions, CreateImageOptions, TagImageOptionsBuilder};
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use tokio_util::io::ReaderStream;
 
 use super::call::{self, SHORT};
 use super::docker::Docker;
+use super::drain::{Pulse, drain_sent};
 use super::image::inspect;
 use super::{Error, Progress};
 
@@ -18,6 +18,9 @@ use super::{Error, Progress};
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// The same for a step that works without printing.
 const BUILD_SILENCE: Duration = Duration::from_secs(300);
+/// The client's own limit counts from the first byte sent, which says nothing about a large body on a slow line:
+/// for these two calls, who waits for the answer looks whether anything moves.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// One line of progress in so long.
 const RATE: Duration = Duration::from_millis(500);
 
@@ -120,17 +123,19 @@ pub(super) async fn build(
         pull: order.pull.then(|| "true".to_owned()),
         ..BuildImageOptions::default()
     };
+    let pulse = Pulse::new();
     let body = match files {
         Files::Bytes(bytes) => bollard::body_full(bytes),
         Files::Tar(file) => {
-            let file = tokio::fs::File::from_std(file);
-            bollard::body_try_stream(ReaderStream::new(file))
+            let file = ReaderStream::new(tokio::fs::File::from_std(file));
+            bollard::body_try_stream(pulse.beaten_by(file))
         }
     };
-    let stream = docker.api.build_image(options, None, Some(body));
+    let api = docker.api.clone().with_timeout(FOREVER);
+    let stream = api.build_image(options, None, Some(body));
     let mut tail = Tail::default();
     let mut broke = None;
-    let outcome = drain(stream, BUILD_SILENCE, |info| {
+    let outcome = drain_sent(stream, BUILD_SILENCE, &pulse, |info| {
         if let Some(fault) = info.error_detail {
             broke.get_or_insert(fault.message.unwrap_or_default());
         }
@@ -173,9 +178,11 @@ where
         ],
         ..CreateImageOptions::default()
     };
-    let body = bollard::body_try_stream(tar);
-    let stream = docker.api.create_image(Some(options), Some(body), None);
-    drain(stream, BUILD_SILENCE, |_| ())
+    let pulse = Pulse::new();
+    let body = bollard::body_try_stream(pulse.beaten_by(tar));
+    let api = docker.api.clone().with_timeout(FOREVER);
+    let stream = api.create_image(Some(options), Some(body), None);
+    drain_sent(stream, BUILD_SILENCE, &pulse, |_| ())
         .await
         .map_err(|reason| Error::Engine {
             operation: "importing a root file system",
@@ -188,23 +195,6 @@ pub(super) async fn tag(docker: &Docker, image: &str, repo: &str, tag: &str) -> 
     let options = TagImageOptionsBuilder::new().repo(repo).tag(tag).build();
     let call = docker.api.tag_image(image, Some(options));
     call::bounded("tagging an image", SHORT, call).await
-}
-
-/// Reads a stream of progress to its end; the first fault in it, or silence, is the outcome.
-pub(super) async fn drain<T>(
-    stream: impl Stream<Item = Result<T, Fault>>,
-    silence: Duration,
-    mut each: impl FnMut(T),
-) -> Result<(), String> {
-    let mut stream = std::pin::pin!(stream);
-    loop {
-        match tokio::time::timeout(silence, stream.next()).await {
-            Ok(Some(Ok(item))) => each(item),
-            Ok(Some(Err(fault))) => return Err(call::words(&fault)),
-            Ok(None) => return Ok(()),
-            Err(_) => return Err(format!("nothing was heard for {} s", silence.as_secs())),
-        }
-    }
 }
 
 /// The last lines of an output, for a message.
@@ -243,23 +233,5 @@ mod tests {
         }
         assert!(tail.text().ends_with("line 1999\n"));
         assert!(tail.text().len() <= Tail::KEEP + 4);
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_falls_silent_is_given_up() {
-        let stream = futures::stream::pending::<Result<(), Fault>>();
-        let outcome = drain(stream, Duration::from_millis(5), |()| ()).await;
-        assert_eq!(outcome, Err("nothing was heard for 0 s".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn an_error_inside_a_stream_is_the_outcome() {
-        let fault = Fault::DockerStreamError {
-            error: "denied".into(),
-        };
-        let stream = futures::stream::iter([Ok(()), Err(fault), Ok(())]);
-        let mut seen = 0;
-        let outcome = drain(stream, SILENCE, |()| seen += 1).await;
-        assert_eq!((outcome, seen), (Err("denied".to_owned()), 1));
     }
 }

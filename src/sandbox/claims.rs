@@ -16,10 +16,13 @@ const RECORDS: usize = 1_000_000;
 /// Shells that the toolbox looks for.
 const SHELLS: [&str; 2] = ["bash", "sh"];
 
-/// The greeting names a shell that there can be.
+/// The greeting names a shell that there can be, and seals what has to be sealed.
 pub(super) fn greeting(hello: &ToolboxHello) -> Result<(), &'static str> {
     match hello.shell.as_deref() {
         Some(shell) if !SHELLS.contains(&shell) => Err("a shell that nobody looked for"),
+        _ if hello.held.streams == Some(1) && !hello.sealed => {
+            Err("streams that commands share, and no seals")
+        }
         _ => Ok(()),
     }
 }

@@ -259,10 +259,18 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
     if let Some(excess) = excess {
         return refuse(format!("{excess}, although it was asked for"));
     }
-    if held.streams == Some(1) {
+    // Where commands can take up its streams, the frames are sealed; a key that they could read would be none.
+    if held.streams != Some(0) && held.traced == Some(1) {
         return refuse(
-            "under this runtime commands can write in the name of process 1, so nothing it says could \
-             be trusted; use another runtime, or a newer version of it"
+            "under this runtime commands can write in the name of process 1 and look into it, so nothing \
+             it says could be trusted; use another runtime, or a newer version of it"
+                .to_owned(),
+        );
+    }
+    if held.streams == Some(1) && held.traced.is_none() {
+        return refuse(
+            "under this runtime commands can write in the name of process 1, and whether they can look \
+             into it could not be told; use another runtime, or a newer version of it"
                 .to_owned(),
         );
     }
@@ -333,6 +341,7 @@ mod tests {
             capabilities: Some(0),
             no_new_privileges: Some(1),
             streams: Some(0),
+            traced: Some(0),
             seccomp: Some(2),
         }
     }
@@ -508,13 +517,19 @@ mod tests {
             })
             .contains("no-new-privileges")
         );
-        assert!(
-            error(Held {
-                streams: Some(1),
-                ..whole()
-            })
-            .contains("in the name of process 1")
-        );
+        // Frames are sealed there, which is worth as much as the key is hidden.
+        let shared = |streams, traced| Held {
+            streams,
+            traced,
+            ..whole()
+        };
+        for (streams, traced) in [(Some(1), Some(1)), (Some(1), None), (None, Some(1))] {
+            let told = error(shared(streams, traced));
+            assert!(told.contains("in the name of process 1"), "{told}");
+        }
+        assert_eq!(seen(&shared(Some(1), Some(0)), &facts()), []);
+        assert_eq!(seen(&shared(Some(0), Some(1)), &facts()), []);
+        assert_eq!(seen(&shared(Some(0), None), &facts()), []);
         let unfiltered = Held {
             seccomp: Some(0),
             ..whole()

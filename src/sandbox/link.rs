@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::StreamExt;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{
     UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel,
 };
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::codec::{Decoder, FramedRead};
 use wharf_toolbox::message::{HostHello, Reply, Request, Signal, ToolboxHello};
+use wharf_toolbox::seal::{self, Seals};
 use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, MAX_DATA, VERSION};
 
 use super::broken::broken;
@@ -29,6 +30,7 @@ use super::credits::Credits;
 use super::egress::{Inlet, Knock, knock};
 use super::link_call::Call;
 use super::outbox::{Outbox, write};
+use super::seals;
 use super::{Break, Cause, Error};
 
 /// A toolbox that says nothing for so long, pings included, is gone; it holds the same of Wharf.
@@ -64,14 +66,18 @@ pub(super) enum Event {
     Close(Reply),
 }
 
-struct Frames;
+#[derive(Default)]
+struct Frames {
+    /// Of the frames after the greeting, where they are sealed.
+    seals: Option<Seals>,
+}
 
 impl Decoder for Frames {
     type Item = Frame;
     type Error = std::io::Error;
 
     fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Frame>, std::io::Error> {
-        match Frame::decode(bytes) {
+        match seal::decode(bytes, &mut self.seals) {
             Ok(Some((frame, used))) => {
                 bytes.advance(used);
                 Ok(Some(frame))
@@ -86,7 +92,7 @@ impl Decoder for Frames {
 /// `knocks`; without it nobody may.
 pub(super) async fn connect<R, W, E>(
     reader: R,
-    writer: W,
+    mut writer: W,
     hello: &HostHello,
     ended: E,
     knocks: Option<UnboundedSender<Knock>>,
@@ -96,25 +102,24 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
     E: Future<Output = Break> + Send + 'static,
 {
-    let mut frames = FramedRead::with_capacity(reader, Frames, MAX_DATA);
+    let mut frames = FramedRead::with_capacity(reader, Frames::default(), MAX_DATA);
     let (outbox, rest) = Outbox::new();
-    outbox.push(Frame::json(Kind::Hello, 0, hello).map_err(protocol)?);
     let (words, heard) = unbounded_channel();
     let reason = Arc::new(OnceLock::new());
-    let writing = tokio::spawn(write(writer, rest, words.downgrade()));
+    let mut first = Vec::new();
+    Frame::json(Kind::Hello, 0, hello)
+        .map_err(protocol)?
+        .encode(&mut first);
     let mut ended: Ended = Box::pin(ended);
     let greeting = tokio::select! {
-        frame = frames.next() => greeted(frame),
+        frame = asked(&mut writer, &first, &mut frames) => greeted(frame),
         why = &mut ended => Err(why.into()),
         () = tokio::time::sleep(GREETING) => Err(broken(Cause::Silent, "the toolbox did not greet")),
     };
-    let greeting = match greeting {
-        Ok(greeting) => greeting,
-        Err(error) => {
-            writing.abort();
-            return Err(error);
-        }
-    };
+    let greeting = greeting?;
+    let (mine, theirs) = seals::of(hello, &greeting).map_err(protocol)?;
+    frames.decoder_mut().seals = theirs;
+    let writing = tokio::spawn(write(writer, rest, mine, words.downgrade()));
     let lease = hello.lease_ms.map(Duration::from_millis);
     let hub = Hub {
         silence: lease.unwrap_or(SILENCE).min(SILENCE),
@@ -143,6 +148,18 @@ type Ended = Pin<Box<dyn Future<Output = Break> + Send>>;
 
 fn protocol(reason: impl std::fmt::Display) -> Error {
     broken(Cause::Protocol, reason)
+}
+
+/// Says the first frame and gives what comes back; a stream that cannot be written ends, and then says so.
+async fn asked<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    first: &[u8],
+    frames: &mut FramedRead<R, Frames>,
+) -> Option<std::io::Result<Frame>> {
+    if let Ok(()) = writer.write_all(first).await {
+        let _ = writer.flush().await;
+    }
+    frames.next().await
 }
 
 fn greeted(frame: Option<std::io::Result<Frame>>) -> Result<ToolboxHello, Error> {

@@ -4,6 +4,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{
     UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel,
 };
+use wharf_toolbox::seal::{self, Seals};
 use wharf_toolbox::wire::{Frame, INSIDE, Kind};
 
 use super::link::Word;
@@ -79,16 +80,17 @@ const BATCH: usize = 64 << 10;
 pub(super) async fn write(
     mut writer: impl AsyncWrite + Unpin,
     mut inbox: Inbox,
+    mut seals: Option<Seals>,
     words: WeakUnboundedSender<Word>,
 ) {
     let mut bytes = Vec::new();
     while let Some(frame) = inbox.next().await {
         bytes.clear();
-        frame.encode(&mut bytes);
+        seal::encode(&frame, &mut seals, &mut bytes);
         // What is queued already goes out in the same write, control first.
         while bytes.len() < BATCH {
             match inbox.ready() {
-                Some(frame) => frame.encode(&mut bytes),
+                Some(frame) => seal::encode(&frame, &mut seals, &mut bytes),
                 None => break,
             }
         }

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use bollard::models::CreateImageInfo;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 
-use super::build::{self, SILENCE, Stage};
+use super::build::{SILENCE, Stage};
 use super::docker::Docker;
+use super::drain::drain;
 use super::image::inspect;
 use super::{Error, Progress};
 
@@ -84,7 +85,7 @@ async fn fetch(docker: &Docker, reference: &str, stage: &mut Stage<'_>) -> Resul
     // Podman has no last word of its own; there, that the image stands is all that can be seen.
     let mut proven = docker.info.product == "Podman";
     let mut nameless = false;
-    let outcome = build::drain(stream, SILENCE, |info| {
+    let outcome = drain(stream, SILENCE, |info| {
         nameless |= info.error_detail.is_some();
         let status = info.status.as_deref().unwrap_or_default();
         proven |= status.starts_with("Status: ");

@@ -20,6 +20,7 @@ use super::egress::{self, Office};
 use super::link::{Link, connect};
 use super::remote_run::{finished, outcome, verb};
 use super::remote_tree::{Below, changes};
+use super::seals;
 use super::{
     Answer, Break, Cause, Changes, Command, Doubt, Error, Facts, Finished, Listing, ProcessAction,
     Read, Sandbox, Search, Tree,
@@ -104,6 +105,7 @@ pub async fn greet(
         disk: start.disk,
         inodes: start.inodes,
         proxy: start.egress.as_ref().map(|exit| exit.port),
+        key: seals::key(),
         lease_ms: lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         ..HostHello::default()
     };

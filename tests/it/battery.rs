@@ -41,6 +41,10 @@ async fn trial(number: u8) -> Option<Trial> {
     let mut spec = spec(python(&docker).await, &format!("row-{number}"));
     let runtime = std::env::var("WHARF_TEST_RUNTIME").ok();
     spec.runtime = runtime.clone();
+    if runtime.is_some() {
+        // Threads of the runtime's own count.
+        spec.pids = 1024;
+    }
     Some(Trial {
         docker,
         look,
@@ -58,7 +62,7 @@ impl Trial {
     /// Another sandbox beside, with limits of its own.
     async fn neighbour(&self, network: Network) -> Inside {
         let mut spec = self.spec.clone();
-        (spec.memory, spec.pids, spec.network) = (512 << 20, 128, network);
+        (spec.memory, spec.pids, spec.network) = (512 << 20, spec.pids.max(128), network);
         spec.labels.subtask += "-neighbour";
         Inside(open(&self.docker, &spec).await)
     }
@@ -105,8 +109,15 @@ impl Inside {
 
     /// What Python says to this.
     async fn python(&self, code: &str) -> String {
-        let (exit, said) = self.run(&format!("python3 - <<'END'\n{code}\nEND")).await;
-        assert_eq!(exit, Exit::Code(0), "{said}");
+        self.python_within(code, 60).await
+    }
+
+    /// The same with a limit of its own, in seconds.
+    async fn python_within(&self, code: &str, seconds: u64) -> String {
+        let line = format!("python3 - <<'END'\n{code}\nEND");
+        let done = self.ask(&line, seconds).await.unwrap();
+        let said = said(&done);
+        assert_eq!(done.exit, Exit::Code(0), "{said}");
         said.trim_end().to_owned()
     }
 

@@ -558,6 +558,7 @@ async fn played(lease: Option<Duration>) -> (Remote, tokio::io::DuplexStream) {
         shell: None,
         git: false,
         held: wharf_toolbox::held::Held::default(),
+        sealed: false,
         proxy: None,
     };
     say(&mut toolbox, &Frame::json(Kind::Hello, 0, &hello).unwrap()).await;

@@ -16,8 +16,12 @@ use wharf::sandbox::remote::{self, Remote, Start};
 use wharf::sandbox::{
     Command, Contents, Entry, Error, Facts, Mode, ProcessAction, Sandbox, Search, Tree,
 };
-use wharf_toolbox::message::{Ended, Printed, Ran, Reply, Request, Signal, Spooled, ToolboxHello};
+use wharf_toolbox::held::Held;
+use wharf_toolbox::message::{
+    Ended, HostHello, Printed, Ran, Reply, Request, Signal, Spooled, ToolboxHello,
+};
 use wharf_toolbox::record::{Header, Kind as Record, Mode as RecordMode};
+use wharf_toolbox::seal::{self, Seals, Side};
 use wharf_toolbox::wire::{CREDIT, Frame, INSIDE, Kind, MAX_DATA, VERSION};
 
 /// The end that ought to be a toolbox.
@@ -27,6 +31,8 @@ struct Peer {
     buffer: Vec<u8>,
     /// Bytes that Wharf has taken in.
     taken: usize,
+    /// Of its own frames and of Wharf's, where they are sealed.
+    seals: [Option<Seals>; 2],
 }
 
 impl Peer {
@@ -39,7 +45,7 @@ impl Peer {
 
     async fn send(&mut self, frame: &Frame) -> bool {
         let mut bytes = Vec::new();
-        frame.encode(&mut bytes);
+        seal::encode(frame, &mut self.seals[0], &mut bytes);
         self.raw(&bytes).await
     }
 
@@ -54,16 +60,38 @@ impl Peer {
             shell: Some("bash".into()),
             git: false,
             proxy: None,
+            sealed: false,
             held: Default::default(),
         };
         self.send(&Frame::json(Kind::Hello, 0, &hello).unwrap())
             .await;
     }
 
+    /// Greets as one whose streams others can take up, and who has the key.
+    async fn greet_sealed(&mut self) {
+        let hello: HostHello = self.hear().await.unwrap().parse().unwrap();
+        let key = hello.key.expect("a key in the first frame");
+        let hello = ToolboxHello {
+            version: VERSION,
+            shell: Some("bash".into()),
+            git: false,
+            proxy: None,
+            sealed: true,
+            held: Held {
+                streams: Some(1),
+                traced: Some(0),
+                ..Held::default()
+            },
+        };
+        self.send(&Frame::json(Kind::Hello, 0, &hello).unwrap())
+            .await;
+        self.seals = [Side::Toolbox, Side::Wharf].map(|from| Some(Seals::new(&key, from)));
+    }
+
     /// The next frame of Wharf; nothing when it says no more.
     async fn hear(&mut self) -> Option<Frame> {
         loop {
-            if let Some((frame, used)) = Frame::decode(&self.buffer).unwrap() {
+            if let Some((frame, used)) = seal::decode(&self.buffer, &mut self.seals[1]).unwrap() {
                 self.buffer.drain(..used);
                 return Some(frame);
             }
@@ -127,6 +155,7 @@ fn pair() -> (Peer, DuplexStream) {
         writer,
         buffer: Vec::new(),
         taken: 0,
+        seals: [None, None],
     };
     (peer, near)
 }
@@ -161,9 +190,23 @@ where
     A: for<'a> FnOnce(&'a mut Peer) -> BoxFuture<'a, ()> + Send + 'static,
     C: AsyncFnOnce(&Remote) -> Result<String, Error>,
 {
+    let acts = self::act(move |peer| {
+        Box::pin(async move {
+            peer.greet().await;
+            act(peer).await;
+        })
+    });
+    met(acts, call).await
+}
+
+/// The same of one that has yet to greet.
+async fn met<A, C>(act: A, call: C) -> String
+where
+    A: for<'a> FnOnce(&'a mut Peer) -> BoxFuture<'a, ()> + Send + 'static,
+    C: AsyncFnOnce(&Remote) -> Result<String, Error>,
+{
     let (mut peer, near) = pair();
     let acting = tokio::spawn(async move {
-        peer.greet().await;
         act(&mut peer).await;
         peer
     });
@@ -273,7 +316,10 @@ async fn a_greeting_that_is_none_is_refused_with_the_reason() {
     };
     let long = frame(Frame::data(1, vec![7; MAX_DATA]));
     let pong = Frame::json(Kind::Signal, 0, &Signal::Pong).unwrap();
-    let cases: [(Vec<u8>, &str); 10] = [
+    let shared = json!({"version": VERSION, "shell": null, "git": true, "held": {"streams": 1}});
+    let shared = Frame::json(Kind::Hello, 0, &shared).unwrap();
+    let cases: [(Vec<u8>, &str); 11] = [
+        (frame(shared), "no seals"),
         (frame(hello(0, None)), "version 0"),
         (frame(hello(255, None)), "version 255"),
         (frame(hello(u32::MAX, None)), "version 4294967295"),
@@ -1022,4 +1068,124 @@ async fn the_late_answer_of_a_dropped_call_breaks_nothing() {
     assert_eq!(read.bytes, "good");
     remote.close().await;
     acting.await.unwrap();
+}
+
+/// Answers the next request for a file as the toolbox would.
+async fn answer_read(peer: &mut Peer) {
+    let (channel, _) = peer.asked().await;
+    peer.send(&Frame::data(channel, b"abc".to_vec())).await;
+    peer.close(channel, &Reply::Read { size: 3 }).await;
+}
+
+async fn two_reads(remote: &Remote) -> Result<String, Error> {
+    for _ in 0..2 {
+        let read = remote.read("a", 0, 100).await?.unwrap();
+        assert_eq!(
+            read.bytes.as_ref(),
+            b"abc",
+            "only the toolbox's own answer is one"
+        );
+    }
+    Ok("two answers".into())
+}
+
+/// What a command says on the streams of process 1, where its runtime lets it have them.
+#[derive(Clone, Copy, Debug)]
+enum Forged {
+    /// An answer without a seal.
+    Bare,
+    /// One with a seal of zeros.
+    Zeros,
+    /// One sealed with a key of its own.
+    OwnKey,
+    /// What the toolbox said before, once more.
+    Again,
+    /// The beginning of a frame, so that what the toolbox says next is taken for the rest of it.
+    Swallowing,
+}
+
+impl Forged {
+    async fn say(self, peer: &mut Peer, channel: u32) {
+        let mut bytes = Vec::new();
+        let reply = Frame::json(Kind::Close, channel, &Reply::Read { size: 0 }).unwrap();
+        match self {
+            Forged::Bare => reply.encode(&mut bytes),
+            Forged::Zeros => {
+                reply.encode(&mut bytes);
+                bytes.extend_from_slice(&[0; seal::SEAL]);
+            }
+            Forged::OwnKey => {
+                let mut seals = Some(Seals::new(&seal::Key([1; 32]), Side::Toolbox));
+                seal::encode(&reply, &mut seals, &mut bytes);
+            }
+            Forged::Again => {
+                let mut seals = peer.seals[0].clone();
+                peer.send(&Frame::data(channel, b"abc".to_vec())).await;
+                seal::encode(
+                    &Frame::data(channel, b"abc".to_vec()),
+                    &mut seals,
+                    &mut bytes,
+                );
+            }
+            Forged::Swallowing => {
+                bytes.extend_from_slice(&60_000_u32.to_le_bytes());
+                bytes.push(Kind::Data as u8);
+                bytes.extend_from_slice(&channel.to_le_bytes());
+            }
+        }
+        peer.raw(&bytes).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_frames_are_sealed_no_command_answers_for_the_toolbox() {
+    for forged in [
+        Forged::Bare,
+        Forged::Zeros,
+        Forged::OwnKey,
+        Forged::Again,
+        Forged::Swallowing,
+    ] {
+        let acts = act(move |peer| {
+            Box::pin(async move {
+                peer.greet_sealed().await;
+                answer_read(peer).await;
+                let (channel, _) = peer.asked().await;
+                forged.say(peer, channel).await;
+                peer.send(&Frame::data(channel, b"abc".to_vec())).await;
+                peer.close(channel, &Reply::Read { size: 3 }).await;
+                peer.alive().await;
+            })
+        });
+        let reason = met(acts, async |remote| two_reads(remote).await).await;
+        let wanted = match forged {
+            // Nothing comes through any more, which is noticed by the limit of the call.
+            Forged::Swallowing => "no answer to read",
+            _ => "a frame that the other side did not send",
+        };
+        assert!(reason.contains(wanted), "{forged:?}: {reason}");
+    }
+}
+
+/// Nothing of all that is in the way of a toolbox that is what it says.
+#[tokio::test(start_paused = true)]
+async fn where_frames_are_sealed_the_toolbox_is_understood() {
+    let (mut peer, near) = pair();
+    let acting = tokio::spawn(async move {
+        peer.greet_sealed().await;
+        answer_read(&mut peer).await;
+        answer_read(&mut peer).await;
+        peer.alive().await;
+    });
+    let remote = connect(near).await.unwrap();
+    assert_eq!(two_reads(&remote).await.unwrap(), "two answers");
+    // Pings are sealed and answered too, for longer than a silence may last.
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let later = tokio::time::timeout(Duration::from_secs(1), remote.read("a", 0, 1)).await;
+    assert!(
+        later.is_err(),
+        "it is not broken, and nobody answers: {later:?}"
+    );
+    remote.close().await;
+    acting.abort();
 }

@@ -76,10 +76,12 @@ mod verdicts; // what passes, what does not, rounds, votes, cheats
 
 // Whole runs through the real program on a real engine.
 mod docker_runs; // what they make, and what they leave alone
+mod panicked; // a fault of our own in the middle of a run
 mod phases; // Ctrl-C in each phase of a run, and going on from there
 mod revived; // killed and resumed
 mod stops; // signals, kills, and what dead runs leave
 mod traces; // what a tracing backend sees of them
+mod within; // the program itself in a container
 
 // What a tracing backend sees.
 mod spans;

@@ -13,14 +13,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use serde_json::json;
 use wharf::journal::Event;
 use wharf::sandbox::{self, Docker, Engine, Error, ImageSpec, Options};
 
 use crate::container::{Said, empty_tree, left, machine, note, run, soon, spec};
 use crate::faulty::socket;
-use crate::server::Answer;
-use crate::world::{World, report};
+use crate::server::{Answer, Role};
+use crate::world::{World, passes, report};
 
 /// How long a daemon may take to answer after its start.
 const START: Duration = Duration::from_secs(60);
@@ -237,10 +238,30 @@ async fn a_run_outlives_a_daemon_that_is_killed() {
     }
 }
 
-/// gVisor as the daemon has it: either a sandbox works in it, or it is refused with the reason that
-/// commands there could speak in the name of process 1.
+/// What a command can do with the streams of process 1, where its runtime lets it have them.
+const TRICKS: [(&str, &str); 4] = [
+    ("noise", "printf 'exit code 0' > /proc/1/fd/1; sleep 20"),
+    // Well-formed ends of the first forty calls: length, kind, channel, body.
+    (
+        "an answer of its own",
+        r#"for n in $(seq 40); do
+            printf "\x12\0\0\0\x05\x$(printf %02x $n)\0\0\0{\"done\":\"written\"}"
+        done > /proc/1/fd/1; sleep 20"#,
+    ),
+    (
+        "a request of its own",
+        r#"printf "\x0d\0\0\0\x02\x4d\0\0\0{\"do\":\"scan\"}" > /proc/1/fd/0; sleep 20"#,
+    ),
+    (
+        "what Wharf says",
+        "timeout 15 head -c 200 /proc/1/fd/0 > /tmp/x; sleep 20",
+    ),
+];
+
+/// gVisor as the daemon has it: a sandbox works in it, and whoever takes up the streams of process 1 there
+/// breaks it and is never taken for it.
 #[tokio::test]
-async fn gvisor_is_used_where_it_keeps_process_1_apart_and_refused_where_not() {
+async fn under_gvisor_a_sandbox_works_and_nobody_speaks_in_the_name_of_process_1() {
     let Some(()) = wanted() else { return };
     if which("runsc").is_none() {
         return note("SKIPPED: there is no runsc here (Debian's package is called so)");
@@ -252,27 +273,111 @@ async fn gvisor_is_used_where_it_keeps_process_1_apart_and_refused_where_not() {
     let mut spec = spec(image, "gvisor");
     (spec.runtime, spec.pids) = (Some("runsc".to_owned()), 1024);
     let cancel = tokio_util::sync::CancellationToken::new();
-    match docker.open(&spec, &empty_tree(), &cancel).await {
-        Ok(sandbox) => {
-            let (_, said) = run(
-                sandbox.as_ref(),
-                "uname -r; (: < /proc/1/fd/0) && echo open",
-            )
-            .await;
-            sandbox.close().await;
-            note(&format!("under runsc: {said}"));
+    for (name, line) in TRICKS {
+        let sandbox = docker.open(&spec, &empty_tree(), &cancel).await.unwrap();
+        let honest = "uname -r; echo made > made; (: < /proc/1/fd/0) 2>/dev/null && echo open";
+        let (_, said) = run(sandbox.as_ref(), honest).await;
+        let changes = sandbox.scan().await.unwrap();
+        assert!(said.starts_with("4.4.0"), "{said}");
+        assert_eq!(changes.puts.len(), 1, "{changes:?}");
+        let command = sandbox::Command {
+            line: line.to_owned(),
+            timeout: Duration::from_secs(40),
+            background: false,
+            keep: 1000,
+        };
+        let outcome = sandbox.run(&command, &cancel).await;
+        sandbox.close().await;
+        note(&format!("{name}: {outcome:?}"));
+        if said.contains("open") {
             assert!(
-                said.starts_with("4.4.0") && !said.contains("open\n"),
-                "{said}"
+                matches!(outcome, Err(Error::Broken { .. })),
+                "{name}: {outcome:?}"
             );
         }
-        Err(Error::Engine { reason, .. }) => {
-            note(&format!("refused: {reason}"));
-            assert!(reason.contains("in the name of process 1"), "{reason}");
-        }
-        Err(other) => panic!("{other}"),
     }
     assert_eq!(left(&daemon.look(), "run-gvisor").await, (0, 0));
+}
+
+/// Containers, networks, volumes and images of a daemon, and the bytes its own folder takes on the disk.
+async fn holds(daemon: &Daemon, look: &bollard::Docker) -> ([usize; 4], u64) {
+    let containers = bollard::query_parameters::ListContainersOptions {
+        all: true,
+        ..Default::default()
+    };
+    let images = bollard::query_parameters::ListImagesOptions {
+        all: true,
+        ..Default::default()
+    };
+    let volumes = look
+        .list_volumes(None::<bollard::query_parameters::ListVolumesOptions>)
+        .await
+        .unwrap();
+    let networks = look
+        .list_networks(None::<bollard::query_parameters::ListNetworksOptions>)
+        .await
+        .unwrap();
+    let counts = [
+        look.list_containers(Some(containers)).await.unwrap().len(),
+        networks.len(),
+        volumes.volumes.map_or(0, |all| all.len()),
+        look.list_images(Some(images)).await.unwrap().len(),
+    ];
+    let root = daemon.dir.path().join("root");
+    let done = Command::new("du")
+        .args(["-s", "-x", "--block-size=1"])
+        .arg(root)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    let bytes = text.split_whitespace().next().unwrap().parse().unwrap();
+    (counts, bytes)
+}
+
+/// One run with three sandboxes, or with one that ends broken.
+async fn tiny(docker: &Docker, n: usize) {
+    let text = format!("{n}\n");
+    let mut world = World::new(&[("a.txt", &text)]);
+    world.options.machine = machine();
+    world.engine = Arc::new(docker.clone());
+    let plan = "version: 1\ntask: Do it\nsandbox: {image: 'wharf/base:latest', warm: 1}\n\
+        acceptance: {commands: ['test -e made'], criteria: [It is made]}\n\
+        subtasks: [{id: a, role: coder, brief: A}]\n";
+    let ran = world
+        .run(plan, move |ask| match (ask.role, ask.ordinal) {
+            (Role::Verifier, 0) => Answer::call("bash", json!({"command": "ls -l made"})),
+            (Role::Verifier, _) => passes(&["It is made"], "#1"),
+            (_, 0) => {
+                let line = "head -c 2000000 /dev/urandom > made; cp made /tmp/x";
+                Answer::call("bash", json!({"command": line}))
+            }
+            _ => report("done", "made"),
+        })
+        .await;
+    assert_eq!(ran.summary.exit_code, 0, "{}", ran.summary.reason);
+}
+
+/// What a hundred runs add to the disk of a daemon that serves nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_runs_add_nothing_to_the_daemon_s_disk() {
+    let Some(()) = wanted() else { return };
+    let daemon = Daemon::start(&[]).await;
+    let docker = sandbox::connect(&daemon.options()).await.unwrap();
+    carried(&daemon, &docker).await;
+    let look = daemon.look();
+    tiny(&docker, 0).await;
+    let before = holds(&daemon, &look).await;
+    futures::stream::iter(1..=100)
+        .for_each_concurrent(4, |n| tiny(&docker, n))
+        .await;
+    let after = holds(&daemon, &look).await;
+    let grown = after.1.saturating_sub(before.1);
+    note(&format!(
+        "a hundred runs: {} bytes before, {} after, {grown} more; {:?} containers, networks, volumes, images",
+        before.1, after.1, after.0
+    ));
+    assert_eq!(after.0, before.0);
+    assert!(grown < 1 << 20, "{grown} bytes");
 }
 
 /// The real program in the daemon's own network, over the daemon's own TLS.

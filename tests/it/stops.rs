@@ -316,6 +316,113 @@ async fn a_run_that_prepares_its_image_can_be_stopped_too() {
     assert_eq!(killed.1.code, None);
 }
 
+/// The engine builds the run's image, which takes longer than any test; the builder's own container has no
+/// label of ours, and still goes with the run.
+async fn building(signal: Signal) -> (Operator, Said) {
+    let operator = Operator::new();
+    put(&operator.work().join("keep.txt"), "keep\n");
+    let mark = format!("sleep 601 # {} {signal:?}", std::process::id());
+    let text = format!("FROM wharf/python:latest\nRUN {mark}\n");
+    let dockerfile = operator.beside("image/Dockerfile", &text);
+    let server = FakeModel::start(sleeper).await;
+    let plan = format!("{TWO}sandbox: {{image: {{dockerfile: image/Dockerfile}}}}\n");
+    let plan = operator.beside("plan.yaml", &plan);
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    let engine = engine();
+    until(LIMIT, "the builder works", async || {
+        with_command(&engine, &mark).await == 1
+    })
+    .await;
+    send(&child, signal);
+    let said = finish(child).await;
+    assert!(server.requests().is_empty());
+    until(GONE, "the builder's container is gone", async || {
+        with_command(&engine, &mark).await == 0
+    })
+    .await;
+    none_left(&operator).await;
+    let made = made_for(&engine, &dockerfile).await;
+    assert_eq!(made, 0, "a build that was broken off is no image");
+    (operator, said)
+}
+
+/// Containers in any state whose command holds these words.
+async fn with_command(engine: &bollard::Docker, words: &str) -> usize {
+    let options = bollard::query_parameters::ListContainersOptions {
+        all: true,
+        ..Default::default()
+    };
+    let all = engine.list_containers(Some(options)).await.unwrap();
+    all.iter()
+        .filter(|one| one.command.as_deref().is_some_and(|it| it.contains(words)))
+        .count()
+}
+
+/// Images that say they were made for this.
+async fn made_for(engine: &bollard::Docker, what: &str) -> usize {
+    let options = bollard::query_parameters::ListImagesOptions {
+        all: true,
+        ..Default::default()
+    };
+    let all = engine.list_images(Some(options)).await.unwrap();
+    all.iter()
+        .filter(|image| image.labels.values().any(|value| value == what))
+        .count()
+}
+
+#[tokio::test]
+async fn a_run_whose_image_is_being_built_can_be_stopped_too() {
+    let Some((docker, _)) = crate::container::engine().await else {
+        return;
+    };
+    crate::container::python(&docker).await;
+    let (interrupted, killed) = tokio::join!(building(Signal::INT), building(Signal::KILL));
+    says_interrupted(&interrupted.0, &interrupted.1, 130);
+    assert_eq!(killed.1.code, None);
+}
+
+/// A workspace large enough for a layer of its own, which is being made, while sandboxes are kept warm.
+async fn layering(signal: Signal) -> (Operator, Said) {
+    let operator = Operator::new();
+    let unlike = format!("{} {signal:?}\n", std::process::id());
+    for n in 0..5100 {
+        let path = format!("many/{}/{n}", n / 100);
+        put(&operator.work().join(path), &unlike);
+    }
+    let server = FakeModel::start(|_| Answer::Silence).await;
+    let plan = operator.beside("plan.yaml", &format!("{TWO}sandbox: {{warm: 2}}\n"));
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    let engine = engine();
+    until(LIMIT, "the layer is being made", async || {
+        let all = containers(&engine, &operator).await;
+        let subtasks = all.iter().filter_map(|one| one.labels.as_ref());
+        let mut subtasks = subtasks.filter_map(|labels| labels.get("wharf.subtask"));
+        subtasks.any(|subtask| subtask == "layer")
+    })
+    .await;
+    send(&child, signal);
+    let said = finish(child).await;
+    if signal == Signal::KILL {
+        // One that was made and never started has no connection to lose.
+        let cleaned = operator.wharf(None, &["clean"]).await;
+        assert_eq!(cleaned.code, Some(0), "{cleaned:?}");
+    }
+    none_left(&operator).await;
+    (operator, said)
+}
+
+#[tokio::test]
+async fn a_run_that_makes_a_layer_and_keeps_sandboxes_warm_can_be_stopped_too() {
+    if skipped() {
+        return;
+    }
+    let (interrupted, killed) = tokio::join!(layering(Signal::INT), layering(Signal::KILL));
+    says_interrupted(&interrupted.0, &interrupted.1, 130);
+    assert_eq!(killed.1.code, None);
+}
+
 #[tokio::test]
 async fn a_run_that_waits_for_its_model_hears_a_signal() {
     if skipped() {

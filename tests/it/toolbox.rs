@@ -17,7 +17,8 @@ use wharf::sandbox::{
     Changes, Command, Contents, Entry, Error, Exit, Facts, Finished, Mode, ProcessAction, Sandbox,
     Search, Tree,
 };
-use wharf_toolbox::message::{HostHello, Request};
+use wharf_toolbox::message::{HostHello, Request, ToolboxHello};
+use wharf_toolbox::seal::{self, Key, Seals, Side};
 use wharf_toolbox::wire::{Frame, Kind, VERSION};
 
 /// A toolbox over its own folders.
@@ -795,36 +796,105 @@ fn an_answer_leaves_process_1_in_one_write() {
         .stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
         .spawn()
         .unwrap();
-    let hello = HostHello {
-        version: VERSION,
-        disk: 1 << 30,
-        inodes: 1000,
-        ..HostHello::default()
-    };
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &greeting_of_wharf()).unwrap();
+    let mut bytes = [0; 4096];
+    let greeted = ours.recv(&mut bytes).unwrap();
+    let (greeting, _) = Frame::decode(&bytes[..greeted]).unwrap().unwrap();
+    let mut seals = seals(&greeting);
+
     let read = Request::Read {
         path: "lines.txt".into(),
         offset: 0,
         limit: 100,
     };
     let mut sent = Vec::new();
-    Frame::json(Kind::Hello, 0, &hello)
-        .unwrap()
-        .encode(&mut sent);
-    let mut input = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut input, &sent).unwrap();
-    let mut bytes = [0; 4096];
-    let greeted = ours.recv(&mut bytes).unwrap();
-    let (greeting, _) = Frame::decode(&bytes[..greeted]).unwrap().unwrap();
-    assert_eq!(greeting.kind, Kind::Hello);
-
-    sent.clear();
-    Frame::json(Kind::Open, 1, &read).unwrap().encode(&mut sent);
+    let open = Frame::json(Kind::Open, 1, &read).unwrap();
+    seal::encode(&open, &mut seals[0], &mut sent);
     std::io::Write::write_all(&mut input, &sent).unwrap();
     let got = ours.recv(&mut bytes).unwrap();
-    let (data, used) = Frame::decode(&bytes[..got]).unwrap().unwrap();
+    let (data, used) = seal::decode(&bytes[..got], &mut seals[1]).unwrap().unwrap();
     assert_eq!(data, Frame::data(1, b"one\ntwo\n".to_vec()));
-    let (close, rest) = Frame::decode(&bytes[used..got]).unwrap().unwrap();
+    let (close, rest) = seal::decode(&bytes[used..got], &mut seals[1])
+        .unwrap()
+        .unwrap();
     assert_eq!((close.kind, used + rest), (Kind::Close, got));
     drop(input);
     assert!(child.wait().unwrap().success());
+}
+
+const KEY: Key = Key([9; 32]);
+
+fn greeting_of_wharf() -> Vec<u8> {
+    let hello = HostHello {
+        version: VERSION,
+        disk: 1 << 30,
+        inodes: 1000,
+        key: Some(KEY),
+        ..HostHello::default()
+    };
+    let mut sent = Vec::new();
+    Frame::json(Kind::Hello, 0, &hello)
+        .unwrap()
+        .encode(&mut sent);
+    sent
+}
+
+/// The seals of Wharf's frames and of the toolbox's, where it says that it wants them.
+fn seals(greeting: &Frame) -> [Option<Seals>; 2] {
+    assert_eq!(greeting.kind, Kind::Hello);
+    let greeting: ToolboxHello = greeting.parse().unwrap();
+    // Only a process that no other can look into keeps its streams to itself.
+    assert_eq!(greeting.sealed, greeting.held.streams != Some(0));
+    [Side::Wharf, Side::Toolbox].map(|from| greeting.sealed.then(|| Seals::new(&KEY, from)))
+}
+
+/// Root may take up any process's streams, so under root this toolbox seals: a frame of somebody else's ends it,
+/// and it does nothing of what that frame asked for.
+#[test]
+fn a_frame_that_wharf_did_not_send_ends_process_1() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["workspace", "home", "tmp"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let mut child = std::process::Command::new(env!("WHARF_TOOLBOX"))
+        .args(["workspace", "home", "tmp"].map(|name| folder.path().join(name)))
+        .env_clear()
+        .env("PATH", PLAIN.path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    std::io::Write::write_all(&mut input, &greeting_of_wharf()).unwrap();
+    let mut bytes = Vec::new();
+    let greeting = loop {
+        let mut part = [0; 1024];
+        let got = std::io::Read::read(&mut output, &mut part).unwrap();
+        assert!(got > 0, "it greets");
+        bytes.extend_from_slice(&part[..got]);
+        if let Some((frame, _)) = Frame::decode(&bytes).unwrap() {
+            break frame;
+        }
+    };
+    if seals(&greeting)[0].is_none() {
+        drop(input);
+        assert!(child.wait().unwrap().success());
+        return crate::container::note("SKIPPED: nobody here may take up another's streams");
+    }
+    let write = Request::Write {
+        path: "made.txt".into(),
+    };
+    let mut sent = Vec::new();
+    for frame in [
+        Frame::json(Kind::Open, 1, &write).unwrap(),
+        Frame::end(1),
+        Frame::data(1, vec![0; 100]),
+    ] {
+        frame.encode(&mut sent);
+    }
+    std::io::Write::write_all(&mut input, &sent).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(70));
+    assert!(!folder.path().join("workspace/made.txt").exists());
 }

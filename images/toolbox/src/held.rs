@@ -31,4 +31,6 @@ pub struct Held {
     pub seccomp: Option<u64>,
     /// 1 when commands can take up the streams of process 1, 0 when they cannot.
     pub streams: Option<u64>,
+    /// 1 when commands can trace process 1 or read its memory, 0 when they cannot.
+    pub traced: Option<u64>,
 }

@@ -1,5 +1,5 @@
 //! What both ends of a sandbox's stream share: frames, messages, records of files, a layer's ledger,
-//! patterns, and how the heads of HTTP requests are read.
+//! patterns, seals of frames, and how the heads of HTTP requests are read.
 //!
 //! Owns: the wire between Wharf and process 1 of a container.
 //! Takes: bytes.
@@ -13,6 +13,7 @@ pub mod memo;
 pub mod message;
 pub mod pattern;
 pub mod record;
+pub mod seal;
 pub mod speech;
 pub mod stamp;
 pub mod wire;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use serde::Serialize;
 use wharf_toolbox::message::Reply;
+use wharf_toolbox::seal::{self, Seals};
 use wharf_toolbox::wire::{CREDIT, Fault, Frame, INSIDE, Kind, MAX_DATA, due};
 
 use crate::bell::{Bell, lock};
@@ -101,21 +102,22 @@ impl Link {
         }
     }
 
-    /// Writes frames until the stream fails.
-    pub fn write(&self, out: &mut impl Write) -> io::Error {
+    /// Writes frames until the stream fails; the greeting, which is the first, is never sealed.
+    pub fn write(&self, out: &mut impl Write, mut seals: Option<Seals>) -> io::Error {
         let mut bytes = Vec::new();
+        self.next().encode(&mut bytes);
         loop {
-            bytes.clear();
-            self.next().encode(&mut bytes);
             while bytes.len() < MAX_DATA {
                 match lock(&self.queue).pop() {
-                    Some(frame) => frame.encode(&mut bytes),
+                    Some(frame) => seal::encode(&frame, &mut seals, &mut bytes),
                     None => break,
                 }
             }
             if let Err(error) = out.write_all(&bytes).and_then(|()| out.flush()) {
                 return error;
             }
+            bytes.clear();
+            seal::encode(&self.next(), &mut seals, &mut bytes);
         }
     }
 

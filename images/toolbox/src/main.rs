@@ -50,6 +50,7 @@ use std::sync::{Arc, Mutex};
 use rustix::process::{DumpableBehavior, set_child_subreaper, set_dumpable_behavior};
 use wharf_toolbox::held::Held;
 use wharf_toolbox::message::{HostHello, Request, Signal, ToolboxHello};
+use wharf_toolbox::seal::{self, Seals, Side};
 use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, VERSION};
 
 use crate::bell::Bell;
@@ -101,6 +102,7 @@ fn main() {
     let mut frames = Frames {
         buffer: Vec::new(),
         at: 0,
+        seals: None,
     };
     let end = match frames.next() {
         Ok(Some(frame)) if frame.kind == Kind::Hello => match frame.parse::<HostHello>() {
@@ -140,7 +142,20 @@ fn leave(end: End) -> ! {
 
 /// Serves Wharf until its stream ends.
 fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
-    let streams = peek::streams();
+    let seen = peek::look();
+    // What could not be told is taken for open.
+    let sealed = seen.streams != Some(0);
+    let seals = |from| {
+        hello
+            .key
+            .as_ref()
+            .filter(|_| sealed)
+            .map(|key| Seals::new(key, from))
+    };
+    if sealed && hello.key.is_none() {
+        return End::Protocol;
+    }
+    frames.seals = seals(Side::Wharf);
     let image = own_environment();
     let folders = Folders::of(arguments, &image);
     let environment = environment(&image, &folders, hello.env.clone());
@@ -155,9 +170,9 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
     let Ok(mut out) = output() else {
         return End::Setup;
     };
-    let writer = Arc::clone(&link);
+    let (writer, mine) = (Arc::clone(&link), seals(Side::Toolbox));
     let spawned = spawn("write", move || {
-        writer.write(&mut out);
+        writer.write(&mut out, mine);
         leave(End::Output)
     });
     let Ok(dispatch) = spawned.and_then(|()| Dispatch::start(&sandbox.calls)) else {
@@ -176,8 +191,10 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         version: VERSION,
         shell: shell.map(str::to_owned),
         git: sandbox.calls.git.is_some(),
+        sealed,
         held: Held {
-            streams,
+            streams: seen.streams,
+            traced: seen.traced,
             ..group::held()
         },
         proxy,
@@ -330,13 +347,15 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()
 struct Frames {
     buffer: Vec<u8>,
     at: usize,
+    /// Of the frames after the first, where they are sealed.
+    seals: Option<Seals>,
 }
 
 impl Frames {
     /// The next frame; nothing at the end of the stream.
     fn next(&mut self) -> Result<Option<Frame>, Fault> {
         loop {
-            if let Some((frame, used)) = Frame::decode(&self.buffer[self.at..])? {
+            if let Some((frame, used)) = seal::decode(&self.buffer[self.at..], &mut self.seals)? {
                 self.at += used;
                 return Ok(Some(frame));
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::held::Held;
+use crate::seal::Key;
 
 /// What Wharf says first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -20,6 +21,9 @@ pub struct HostHello {
     /// Listen for those who want out, at this port of the loopback; 0 takes any that is free.
     #[serde(default)]
     pub proxy: Option<u16>,
+    /// What frames are sealed with where they have to be.
+    #[serde(default)]
+    pub key: Option<Key>,
     /// Milliseconds without a ping after which Wharf is taken for gone; the toolbox's own when absent.
     #[serde(default)]
     pub lease_ms: Option<u64>,
@@ -34,6 +38,9 @@ pub struct ToolboxHello {
     pub shell: Option<String>,
     /// The image has a git.
     pub git: bool,
+    /// Frames after this one are sealed in both directions.
+    #[serde(default)]
+    pub sealed: bool,
     /// The limits that hold inside.
     #[serde(default)]
     pub held: Held,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Both sides must say the same version in their hello.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Most bytes of one data frame.
 pub const MAX_DATA: usize = 64 * 1024;
 /// Most bytes of a frame that carries JSON.
@@ -69,6 +69,8 @@ pub enum Fault {
     Json(String),
     /// The message is well formed and out of place.
     Order(&'static str),
+    /// The seal behind a frame is not the one that belongs there.
+    Seal,
 }
 
 impl std::fmt::Display for Fault {
@@ -78,6 +80,7 @@ impl std::fmt::Display for Fault {
             Fault::Length(length) => write!(f, "frame of {length} bytes is over the limit"),
             Fault::Json(error) => write!(f, "message not understood: {error}"),
             Fault::Order(what) => write!(f, "{what}"),
+            Fault::Seal => write!(f, "a frame that the other side did not send"),
         }
     }
 }

@@ -9,7 +9,9 @@ async fn row_01_a_fork_bomb() {
     let Some(mut trial) = trial(1).await else {
         return;
     };
-    trial.spec.pids = 64;
+    if trial.runtime == "runc" {
+        trial.spec.pids = 64;
+    }
     let sandbox = trial.open().await;
     let neighbour = trial.neighbour(Network::None).await;
     let until = "import errno, os, time\nwhile True:\n    try:\n        if os.fork() == 0:\n            \
@@ -251,20 +253,20 @@ async fn row_30_children_that_stay() {
 
 #[tokio::test]
 async fn row_31_orphans() {
-    let Some(trial) = trial(31).await else { return };
-    let sandbox = trial.open().await;
-    // On a busy machine they live long enough to meet the limit on processes: each fifty wait for the rest.
-    let line = "for i in $(seq 300); do (true &) ; \
-        test $((i % 50)) = 0 || continue; \
-        while set -- /proc/[0-9]*; test $# -gt 100; do sleep 0.1; done; done; \
-        for i in $(seq 100); do n=$(grep -ls '^State:.Z' /proc/[0-9]*/status | wc -l); \
-        test $n = 0 && break; sleep 0.1; done; echo $n";
-    let seen = match sandbox.run(line).await.1.trim() {
-        "0" => "none left as a zombie".to_owned(),
-        other => format!("{other} zombies"),
+    let Some(mut trial) = trial(31).await else {
+        return;
     };
+    // Room for all of them at once: on a busy machine none may have ended when the last one begins, and
+    // what is looked for is who stays when it has ended, not how many may live.
+    trial.spec.pids = 1024;
+    let sandbox = trial.open().await;
+    let line = "for i in $(seq 300); do (true &) ; done; \
+        while n=$(grep -ls '^State:.Z' /proc/[0-9]*/status | wc -l); test $n != 0; do \
+        echo $n; sleep 0.2; done; echo none left as a zombie";
+    let done = sandbox.ask(line, 300).await.unwrap();
+    let text = said(&done);
     sandbox.close().await;
-    trial.saw(&seen);
+    trial.saw(text.lines().last().unwrap_or_default());
 }
 
 #[tokio::test]
@@ -274,18 +276,22 @@ async fn row_35_busy_loops() {
     };
     trial.spec.cpus = 0.5;
     let sandbox = trial.open().await;
-    let line = "for i in 1 2 3; do (end=$((SECONDS + 2)); while [ $SECONDS -lt $end ]; do :; done) & done; wait";
-    assert_eq!(sandbox.run(line).await.0, Exit::Code(0));
+    // Until it is seen: on a machine that others keep busy, the loops may not get half a processor to be
+    // held at for a good while.
     let seen = sandbox
-        .python(
-            "import glob\nquota = period = None\n\
-            for folder in ('/sys/fs/cgroup/cpu', '/sys/fs/cgroup/cpu,cpuacct', '/sys/fs/cgroup'):\n    \
-            try:\n        stat = dict(line.split() for line in open(folder + '/cpu.stat'))\n    \
-            except OSError:\n        continue\n    \
-            try:\n        quota, period = open(folder + '/cpu.max').read().split()\n    \
-            except OSError:\n        quota, period = (open(f'{folder}/cpu.cfs_{w}_us').read() for w in ('quota', 'period'))\n    \
-            held = 'throttled' if int(stat['nr_throttled']) > 0 else 'not throttled'\n    \
-            print(held, 'at', int(quota) / int(period), 'of a processor'); break",
+        .python_within(
+            "import os, signal, time\nfolders = ('/sys/fs/cgroup/cpu', '/sys/fs/cgroup/cpu,cpuacct', '/sys/fs/cgroup')\n\
+            folder = next(f for f in folders if os.path.exists(f + '/cpu.stat'))\n\
+            try:\n    quota, period = open(folder + '/cpu.max').read().split()\n\
+            except OSError:\n    quota, period = (open(f'{folder}/cpu.cfs_{w}_us').read() for w in ('quota', 'period'))\n\
+            loops = []\nfor n in range(4):\n    loops.append(os.fork())\n    \
+            if loops[-1] == 0:\n        while True: pass\n\
+            def held():\n    stat = dict(line.split() for line in open(folder + '/cpu.stat'))\n    \
+            return int(stat['nr_throttled']) > 0\n\
+            end = time.time() + 240\nwhile not held() and time.time() < end:\n    time.sleep(0.1)\n\
+            print('throttled' if held() else 'not throttled', 'at', int(quota) / int(period), 'of a processor')\n\
+            for loop in loops:\n    os.kill(loop, signal.SIGKILL)",
+            300,
         )
         .await;
     sandbox.close().await;

@@ -30,6 +30,7 @@ impl Toolbox {
             git: false,
             proxy: egress.as_ref().map(|_| 1),
             held: wharf_toolbox::held::Held::default(),
+            sealed: false,
         };
         let frame = Frame::json(Kind::Hello, 0, &hello).unwrap();
         send(&mut to, &frame).await;
