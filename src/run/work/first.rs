@@ -12,7 +12,7 @@ use crate::run::Error;
 use crate::run::allow::egress;
 use crate::run::end::words;
 use crate::run::judge::acceptance::Checked;
-use crate::run::judge::{outcome, suspects};
+use crate::run::judge::{additions, outcome, suspects};
 use crate::run::round::drive::Drive;
 use crate::run::work::trees::Standing;
 use crate::sandbox::Image;
@@ -212,6 +212,8 @@ pub(in crate::run) async fn verifier(
         Some(format!("{id} ({}): {report}{choices}", files.join(", ")))
     });
     let resolved: Vec<String> = resolved.collect();
+    let additions = additions::sections(drive, &differences).map_err(source)?;
+    first.extra.extend(additions);
     if !resolved.is_empty() {
         first.extra.push((
             "Conflicts that a merger resolved (its own words)".to_owned(),

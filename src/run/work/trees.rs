@@ -9,7 +9,7 @@ use futures::stream::{BoxStream, StreamExt};
 use crate::id::{BlobId, CommitId};
 use crate::run::work::instructions;
 use crate::sandbox::{self, Changes, Entry, Tree};
-use crate::workspace::{self, Edit, Store};
+use crate::workspace::{self, Base, Edit, Store};
 
 /// Bytes of a whole tree up to which it is held in memory for all agents that start from it.
 const LOADED: u64 = 8 << 20;
@@ -157,8 +157,40 @@ pub(in crate::run) fn shown(edit: &Edit) -> String {
     workspace::display(path)
 }
 
-/// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed.
-pub(in crate::run) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken {
+/// Paths of the workspace that agents do not see, and that none of their work can change.
+pub(in crate::run) struct KeptOut {
+    /// What `workspace.hide` withheld, as the base spells it.
+    hidden: BTreeSet<String>,
+    /// The place of Wharf's own files; empty where they lie elsewhere.
+    own: String,
+}
+
+impl KeptOut {
+    pub fn of(base: &Base) -> Self {
+        Self {
+            hidden: base.hidden.iter().cloned().collect(),
+            own: base.own.clone(),
+        }
+    }
+
+    /// Why a change at this path is not taken.
+    fn refuses(&self, shown: &str) -> Option<&'static str> {
+        if self.hidden.contains(shown) {
+            return Some("a file of this name is withheld from agents");
+        }
+        let is_within = |folder: &str, at: &str| {
+            let rest = at.strip_prefix(folder);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let own =
+            !self.own.is_empty() && (is_within(&self.own, shown) || is_within(shown, &self.own));
+        own.then_some("Wharf's own files stand there")
+    }
+}
+
+/// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed, and
+/// one that can be part of no snapshot costs the others nothing.
+pub(in crate::run) fn take(changes: Changes, kept_out: &KeptOut) -> Taken {
     // As the base spells the paths that it withheld.
     let shown = workspace::display;
     let torn: BTreeSet<String> = changes.torn.iter().map(|path| shown(path)).collect();
@@ -170,24 +202,23 @@ pub(in crate::run) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken
         .collect();
     let mut edits = Vec::with_capacity(changes.puts.len() + changes.deletes.len());
     for path in changes.deletes {
-        if !hidden.contains(&shown(&path)) {
+        // What could never be part of the start is not gone from it either.
+        let can_be = workspace::check_path(&path, None).is_ok();
+        if can_be && kept_out.refuses(&shown(&path)).is_none() {
             edits.push(Edit::Delete { path });
         }
     }
     for put in changes.puts {
+        let mode = into_workspace(put.mode);
         let name = shown(&put.path);
-        if hidden.contains(&name) {
-            left_out.push((
-                name,
-                "a file of this name is withheld from agents".to_owned(),
-            ));
-        } else {
-            let mode = into_workspace(put.mode);
-            edits.push(Edit::Put {
+        let fits = workspace::check_path(&put.path, Some(mode));
+        match fits.err().or_else(|| kept_out.refuses(&name)) {
+            Some(why) => left_out.push((name, why.to_owned())),
+            None => edits.push(Edit::Put {
                 path: put.path,
                 mode,
                 content: put.content,
-            });
+            }),
         }
     }
     Taken {
@@ -218,15 +249,21 @@ mod tests {
     use super::*;
     use crate::sandbox::Put;
 
+    fn put(path: &[u8]) -> Put {
+        Put {
+            path: path.to_vec(),
+            mode: sandbox::Mode::File,
+            content: Bytes::new(),
+        }
+    }
+
     /// A withheld file is neither replaced nor removed, however its name has to be spelled for display.
     #[test]
     fn a_withheld_path_is_kept_whatever_its_bytes() {
         let odd: [&[u8]; 3] = [b".env", b"a\nb.pem", b"key\xff.pem"];
-        let hidden = odd.iter().map(|path| workspace::display(path)).collect();
-        let put = |path: &[u8]| Put {
-            path: path.to_vec(),
-            mode: sandbox::Mode::File,
-            content: Bytes::new(),
+        let kept_out = KeptOut {
+            hidden: odd.iter().map(|path| workspace::display(path)).collect(),
+            own: String::new(),
         };
         let mut changes = Changes {
             puts: odd.iter().map(|path| put(path)).collect(),
@@ -234,8 +271,40 @@ mod tests {
             ..Changes::default()
         };
         changes.puts.push(put(b"mine.txt"));
-        let taken = take(changes, &hidden);
+        let taken = take(changes, &kept_out);
         assert_eq!(taken.edits.len(), 1);
         assert_eq!(taken.left_out.len(), odd.len());
+    }
+
+    /// One bad name costs neither the snapshot nor the other files.
+    #[test]
+    fn what_no_snapshot_can_hold_is_left_out_and_named() {
+        let kept_out = KeptOut {
+            hidden: BTreeSet::new(),
+            own: "home/.wharf".to_owned(),
+        };
+        let bad: [&[u8]; 6] = [
+            b"git~1",
+            b"a/.git./hooks/post-checkout",
+            ".g\u{200c}it".as_bytes(),
+            b"home/.wharf/runs/x",
+            b"home/.wharf",
+            b"home",
+        ];
+        let mut changes = Changes {
+            puts: bad.iter().map(|path| put(path)).collect(),
+            deletes: bad.iter().map(|path| path.to_vec()).collect(),
+            ..Changes::default()
+        };
+        changes.puts.push(Put {
+            mode: sandbox::Mode::Link,
+            ..put(b".gitmodules")
+        });
+        changes.puts.push(put(b"home/.wharfs"));
+        let taken = take(changes, &kept_out);
+        let edits: Vec<String> = taken.edits.iter().map(super::shown).collect();
+        assert_eq!(edits, ["home/.wharfs"]);
+        assert_eq!(taken.left_out.len(), bad.len() + 1);
+        assert!(taken.left_out.iter().all(|(_, why)| !why.is_empty()));
     }
 }
