@@ -11,13 +11,18 @@ impl Store {
     /// cannot be looked at may be there.
     pub fn in_the_way(&self, dir: &Path, differences: &[Difference]) -> Result<Vec<String>, Error> {
         let root = Root::open(dir)?;
-        let added = differences
-            .iter()
-            .filter(|difference| difference.status == DifferenceStatus::Added);
-        // A folder in the place of a file, or the other way round, may be the base's own: git asks there.
-        let free =
-            |found: &Found| matches!(found, Found::Absent | Found::Blocked(_) | Found::Directory);
-        let standing = added.filter(|added| !root.find(&added.path).is_ok_and(|at| free(&at)));
-        Ok(standing.map(|added| path::display(&added.path)).collect())
+        let of = |status| {
+            let of = differences.iter().filter(move |d| d.status == status);
+            of.map(|difference| &difference.path)
+        };
+        // A folder that becomes a file, or the other way round, is the base's own: what was in it goes.
+        let goes = |at: &[u8]| of(DifferenceStatus::Deleted).any(|gone| path::is_within(at, gone));
+        let standing = of(DifferenceStatus::Added).filter(|at| match root.find(at) {
+            Ok(Found::Absent) => false,
+            Ok(Found::Directory) => !goes(at),
+            Ok(Found::Blocked(above)) => !goes(&above),
+            Ok(Found::File | Found::Link | Found::Other(_)) | Err(_) => true,
+        });
+        Ok(standing.map(|at| path::display(at)).collect())
     }
 }

@@ -157,34 +157,40 @@ pub(in crate::run) fn shown(edit: &Edit) -> String {
     workspace::display(path)
 }
 
-/// Paths of the workspace that agents do not see, and that none of their work can change.
+/// What stands in the workspace without being part of the base: no work of an agent's may take its
+/// place. A branch would show that as a change, and what it replaces as gone.
+#[derive(Default)]
 pub(in crate::run) struct KeptOut {
-    /// What `workspace.hide` withheld, as the base spells it.
-    hidden: BTreeSet<String>,
-    /// The place of Wharf's own files; empty where they lie elsewhere.
-    own: String,
+    /// Each place, as the base spells it, with the reason to refuse a change there.
+    places: BTreeMap<String, &'static str>,
 }
 
 impl KeptOut {
     pub fn of(base: &Base) -> Self {
+        let hidden = base.hidden.iter();
+        let hidden = hidden.map(|at| (at.clone(), "a file of this name is withheld from agents"));
+        let left_out = base.left_out.iter();
+        let left_out =
+            left_out.map(|(at, _)| (at.clone(), "something stands there that agents do not see"));
+        let own = Some(&base.own).filter(|own| !own.is_empty());
+        let own = own.map(|own| (own.clone(), "Wharf's own files stand there"));
         Self {
-            hidden: base.hidden.iter().cloned().collect(),
-            own: base.own.clone(),
+            places: left_out.chain(hidden).chain(own).collect(),
         }
     }
 
-    /// Why a change at this path is not taken.
+    /// Why a change at this path is not taken: it is such a place, lies below one, or above one.
     fn refuses(&self, shown: &str) -> Option<&'static str> {
-        if self.hidden.contains(shown) {
-            return Some("a file of this name is withheld from agents");
+        let above = shown.match_indices('/').map(|(at, _)| &shown[..at]);
+        let mut at_or_above = std::iter::once(shown).chain(above);
+        if let Some(why) = at_or_above.find_map(|at| self.places.get(at)) {
+            return Some(why);
         }
-        let is_within = |folder: &str, at: &str| {
-            let rest = at.strip_prefix(folder);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let own =
-            !self.own.is_empty() && (is_within(&self.own, shown) || is_within(shown, &self.own));
-        own.then_some("Wharf's own files stand there")
+        let folder = format!("{shown}/");
+        let below = self.places.range(folder.clone()..).next();
+        below
+            .filter(|(place, _)| place.starts_with(&folder))
+            .map(|_| "it would take the place of what agents do not see")
     }
 }
 
@@ -261,9 +267,12 @@ mod tests {
     #[test]
     fn a_withheld_path_is_kept_whatever_its_bytes() {
         let odd: [&[u8]; 3] = [b".env", b"a\nb.pem", b"key\xff.pem"];
+        let why = "withheld";
         let kept_out = KeptOut {
-            hidden: odd.iter().map(|path| workspace::display(path)).collect(),
-            own: String::new(),
+            places: odd
+                .iter()
+                .map(|path| (workspace::display(path), why))
+                .collect(),
         };
         let mut changes = Changes {
             puts: odd.iter().map(|path| put(path)).collect(),
@@ -280,16 +289,19 @@ mod tests {
     #[test]
     fn what_no_snapshot_can_hold_is_left_out_and_named() {
         let kept_out = KeptOut {
-            hidden: BTreeSet::new(),
-            own: "home/.wharf".to_owned(),
+            places: BTreeMap::from([
+                ("home/.wharf".to_owned(), "own"),
+                (".env".to_owned(), "hidden"),
+            ]),
         };
-        let bad: [&[u8]; 6] = [
+        let bad: [&[u8]; 7] = [
             b"git~1",
             b"a/.git./hooks/post-checkout",
             ".g\u{200c}it".as_bytes(),
             b"home/.wharf/runs/x",
             b"home/.wharf",
             b"home",
+            b".env/x",
         ];
         let mut changes = Changes {
             puts: bad.iter().map(|path| put(path)).collect(),

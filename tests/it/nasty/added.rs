@@ -20,6 +20,10 @@ fn writes(files: &'static [(&'static str, &'static str)]) -> impl Fn(&Ask) -> An
     }
 }
 
+fn hiding() -> String {
+    format!("{PLAN}workspace: {{hide: [\"*.hid\", \"**/secrets/**\"]}}\n")
+}
+
 /// The first message of the verifier.
 fn told_verifier(ran: &Ran) -> String {
     let requests = ran.server.requests();
@@ -41,40 +45,36 @@ fn repository(files: &[(&str, &str)]) -> World {
 #[tokio::test]
 async fn a_new_file_of_a_withheld_name_is_in_the_result_and_said_to_all() {
     let world = repository(&[("a", "1\n")]);
-    let plan = format!("{PLAN}workspace: {{include: [\".env.test\"]}}\n");
-    let files = &[
-        (".env.example", "KEY=\n"),
-        (".env.test", "x\n"),
-        ("b", "b\n"),
-    ];
+    let plan = format!("{PLAN}workspace: {{hide: [\"*.hid\"], include: [\"shown.hid\"]}}\n");
+    let files = &[("new.hid", "KEY=\n"), ("shown.hid", "x\n"), ("b", "b\n")];
     let ran = world.run(&plan, writes(files)).await;
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     let branch = ran.summary.branch.as_ref().unwrap();
     let names = git(&world.workspace, &["diff", "--name-only", "HEAD", branch]);
-    assert_eq!(names, ".env.example\n.env.test\nb\n");
+    assert_eq!(names, "b\nnew.hid\nshown.hid\n");
     let warnings = ran.summary.warnings.join("\n");
     assert!(
-        warnings.contains("the result adds .env.example, whose name `workspace.hide`"),
+        warnings.contains("the result adds new.hid, whose name `workspace.hide`"),
         "{warnings}"
     );
-    assert!(!warnings.contains(".env.test"), "{warnings}");
+    assert!(!warnings.contains("shown.hid"), "{warnings}");
     let told = told_verifier(&ran);
     assert!(told.contains("names that are withheld"), "{told}");
     let report = std::fs::read_to_string(world.state.join("runs/run/report.md")).unwrap();
     assert!(
-        report.contains("Warning: the result adds .env.example"),
+        report.contains("Warning: the result adds new.hid"),
         "{report}"
     );
     let result = std::fs::read_to_string(world.state.join("runs/run/result.json")).unwrap();
-    assert!(result.contains("the result adds .env.example"), "{result}");
+    assert!(result.contains("the result adds new.hid"), "{result}");
 }
 
 #[tokio::test]
 async fn a_file_in_the_place_of_a_withheld_one_is_left_out_and_said_to_all() {
     let world = repository(&[("a", "1\n")]);
-    lay(&world.workspace, b".env", b"KEY=canary\n");
+    lay(&world.workspace, b"own.hid", b"KEY=canary\n");
     let ran = world
-        .run(PLAN, writes(&[(".env", "KEY=x\n"), ("b", "b\n")]))
+        .run(&hiding(), writes(&[("own.hid", "KEY=x\n"), ("b", "b\n")]))
         .await;
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     let branch = ran.summary.branch.as_ref().unwrap();
@@ -83,20 +83,54 @@ async fn a_file_in_the_place_of_a_withheld_one_is_left_out_and_said_to_all() {
     let left = &ran.summary.left_out;
     assert!(
         left.iter()
-            .any(|left| left.path == ".env" && left.reason.contains("withheld")),
+            .any(|left| left.path == "own.hid" && left.reason.contains("withheld")),
         "{left:?}"
     );
     let warnings = ran.summary.warnings.join("\n");
     assert!(
-        warnings.contains(".env (a file of this name is withheld"),
+        warnings.contains("own.hid (a file of this name is withheld"),
         "{warnings}"
     );
     let told = told_verifier(&ran);
     assert!(
-        told.contains("- .env: a file of this name is withheld"),
+        told.contains("- own.hid: a file of this name is withheld"),
         "{told}"
     );
-    assert_eq!(read(&world.workspace, ".env"), "KEY=canary\n");
+    assert_eq!(read(&world.workspace, "own.hid"), "KEY=canary\n");
+}
+
+/// Neither a file in the place of a folder with withheld files nor a folder in the place of a withheld
+/// file makes a branch without them; nor does a file in the place of one that is not checked out.
+#[tokio::test]
+async fn nothing_takes_the_place_of_what_agents_do_not_see() {
+    let world = repository(&[
+        ("a", "1\n"),
+        ("own.hid", "KEY=canary\n"),
+        ("conf/secrets/key", "canary\n"),
+        ("in/x", "1\n"),
+        ("out/y", "2\n"),
+    ]);
+    git(&world.workspace, &["sparse-checkout", "set", "in", "conf"]);
+    let files = &[
+        ("own.hid/x", "x\n"),
+        ("conf/secrets", "x\n"),
+        ("out/y", "theirs\n"),
+        ("out/z", "new\n"),
+        ("b", "b\n"),
+    ];
+    let ran = world.run(&hiding(), writes(files)).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let branch = ran.summary.branch.as_ref().unwrap();
+    let changed = git(&world.workspace, &["diff", "--name-status", "HEAD", branch]);
+    assert_eq!(changed, "A\tb\nA\tout/z\n");
+    let left: Vec<&str> = ran
+        .summary
+        .left_out
+        .iter()
+        .filter(|left| left.subtask.is_some())
+        .map(|left| &left.path[..])
+        .collect();
+    assert_eq!(left, ["conf/secrets", "out/y", "own.hid/x"]);
 }
 
 /// What only the operator's own machine ignores is unknown in a sandbox: git would replace it without
@@ -109,23 +143,33 @@ async fn a_new_file_where_an_ignored_one_stands_is_warned_of() {
     std::fs::write(&exclude, "local.toml\n").unwrap();
     lay(&world.workspace, b"local.toml", b"mine\n");
     let ran = world
-        .run(PLAN, writes(&[("local.toml", "theirs\n"), ("b", "b\n")]))
+        .run(
+            PLAN,
+            writes(&[
+                ("build", "a file\n"),
+                ("log/x", "in a folder\n"),
+                ("local.toml", "theirs\n"),
+                ("a", "2\n"),
+                ("b", "b\n"),
+            ]),
+        )
         .await;
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let branch = ran.summary.branch.as_ref().unwrap();
+    let names = git(&world.workspace, &["diff", "--name-only", "HEAD", branch]);
+    assert_eq!(names, "a\nb\nbuild\nlocal.toml\nlog/x\n");
     let warnings = ran.summary.warnings.join("\n");
     assert!(
-        warnings.contains("the result adds local.toml, where something stands"),
-        "{warnings}"
-    );
-    assert!(
-        !warnings.contains("b,") && !warnings.contains("adds b"),
+        warnings.contains("the result adds build, local.toml, log/x, where something stands"),
         "{warnings}"
     );
     let put = apply(operators_git(), &world.state.join("runs/run"), Force::No)
         .await
         .unwrap();
     assert!(matches!(put.applied, Applied::Refused { .. }), "{put:?}");
-    assert_eq!(read(&world.workspace, "local.toml"), "mine\n");
+    for mine in ["local.toml", "build/out", "log"] {
+        assert_eq!(read(&world.workspace, mine), "mine\n");
+    }
 }
 
 const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
