@@ -140,8 +140,10 @@ async fn a_new_file_where_an_ignored_one_stands_is_warned_of() {
     let world = repository(&[("a", "1\n")]);
     let exclude = world.workspace.join(".git/info/exclude");
     std::fs::create_dir_all(exclude.parent().unwrap()).unwrap();
-    std::fs::write(&exclude, "local.toml\n").unwrap();
-    lay(&world.workspace, b"local.toml", b"mine\n");
+    std::fs::write(&exclude, "local.toml\nbuild/\nlog\n").unwrap();
+    for mine in ["local.toml", "build/out", "log"] {
+        lay(&world.workspace, mine.as_bytes(), b"mine\n");
+    }
     let ran = world
         .run(
             PLAN,
