@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::operator::{Operator, skipped};
@@ -193,16 +193,34 @@ async fn everything_that_is_hard_to_bring_back_comes_back_in_every_form() {
     let said = operator.run(&server, PLAN, &[]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(operator.photograph(), before);
-    let result = said.object();
-    assert_eq!(result["branch"], "wharf/run", "{result}");
+    names_what_it_lacks(&said.object());
     let big = big(&server);
 
-    let left: Vec<&str> = result["left_out"]
-        .as_array()
+    let branch = worktree(&operator, "branch", "wharf/run");
+    holds_all(&branch, &pwn, &big);
+    let patched = worktree(&operator, "patched", "main");
+    apply_the_diff(&operator, &patched).await;
+    holds_all(&patched, &pwn, &big);
+    for done in [branch, patched] {
+        operator.git(&["worktree", "remove", "--force", done.to_str().unwrap()]);
+    }
+
+    let applied = operator.wharf(None, &["apply", "run"]).await;
+    assert_eq!(applied.code, Some(0), "{applied:?}");
+    holds_all(&operator.work(), &pwn, &big);
+    let there: Vec<_> = std::fs::read_dir(&pwn)
         .unwrap()
-        .iter()
-        .map(|left| left["path"].as_str().unwrap())
+        .map(|entry| entry.unwrap().file_name())
         .collect();
+    assert_eq!(there, ["secret"], "something was written or run outside");
+    let secret = std::fs::read_to_string(pwn.join("secret")).unwrap();
+    assert_eq!(secret, "canary\n");
+}
+
+fn names_what_it_lacks(result: &Value) {
+    assert_eq!(result["branch"], "wharf/run", "{result}");
+    let left = result["left_out"].as_array().unwrap().iter();
+    let left: Vec<&str> = left.map(|left| left["path"].as_str().unwrap()).collect();
     for path in [
         "node_modules/",
         "__pycache__/",
@@ -222,56 +240,24 @@ async fn everything_that_is_hard_to_bring_back_comes_back_in_every_form() {
     ] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
+}
 
-    let branch = operator.work().with_file_name("branch");
-    operator.git(&[
-        "worktree",
-        "add",
-        "-q",
-        branch.to_str().unwrap(),
-        "wharf/run",
-    ]);
-    holds_all(&branch, &pwn, &big);
-    operator.git(&["worktree", "remove", "--force", branch.to_str().unwrap()]);
+/// A commit checked out beside the workspace.
+fn worktree(operator: &Operator, name: &str, commit: &str) -> PathBuf {
+    let at = operator.work().with_file_name(name);
+    let place = at.to_str().unwrap();
+    operator.git(&["worktree", "add", "-q", "--detach", place, commit]);
+    at
+}
 
-    let patched = operator.work().with_file_name("patched");
-    operator.git(&[
-        "worktree",
-        "add",
-        "-q",
-        "--detach",
-        patched.to_str().unwrap(),
-        "main",
-    ]);
-    let diff = operator
-        .command(None, &["diff", "run"])
-        .output()
-        .await
-        .unwrap();
+async fn apply_the_diff(operator: &Operator, to: &Path) {
+    let diff = operator.command(None, &["diff", "run"]).output().await;
+    let diff = diff.unwrap();
     assert!(diff.status.success(), "{diff:?}");
     let patch = operator.work().with_file_name("patch");
     std::fs::write(&patch, &diff.stdout).unwrap();
-    operator.git(&[
-        "-C",
-        patched.to_str().unwrap(),
-        "apply",
-        patch.to_str().unwrap(),
-    ]);
-    holds_all(&patched, &pwn, &big);
-    operator.git(&["worktree", "remove", "--force", patched.to_str().unwrap()]);
-
-    let applied = operator.wharf(None, &["apply", "run"]).await;
-    assert_eq!(applied.code, Some(0), "{applied:?}");
-    holds_all(&operator.work(), &pwn, &big);
-    let there: Vec<_> = std::fs::read_dir(&pwn)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    assert_eq!(there, ["secret"], "something was written or run outside");
-    assert_eq!(
-        std::fs::read_to_string(pwn.join("secret")).unwrap(),
-        "canary\n"
-    );
+    let (to, patch) = (to.to_str().unwrap(), patch.to_str().unwrap());
+    operator.git(&["-C", to, "apply", patch]);
 }
 
 /// The hash of the large file, as the agent's own tools told it.
