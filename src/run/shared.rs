@@ -16,6 +16,7 @@ use crate::run::board::{Board, Notice, Totals, Watch};
 use crate::run::call::gate::Gates;
 use crate::run::call::pot::Pot;
 use crate::run::replay::Script;
+use crate::run::work::trees::KeptOut;
 use crate::run::{Models, Options, Stopper};
 use crate::sandbox;
 use crate::workspace::{Base, Store};
@@ -33,9 +34,10 @@ pub(super) struct Shared {
     pub base: Base,
     /// What agents' own repositories begin with.
     pub history: Option<Arc<sandbox::History>>,
-    /// Paths of the base that exist, for protection; paths withheld from agents.
+    /// Paths of the base that exist, for protection.
     pub base_paths: Arc<BTreeSet<String>>,
-    pub hidden: BTreeSet<String>,
+    /// Paths that no work of an agent's can change.
+    pub kept_out: KeptOut,
     pub journal: Writer,
     /// What earlier processes did of the run.
     pub past: Past,

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 
 use super::differences::{Change, Entry};
 use super::disk::{self, Content, Found, Root, Taken};
-use super::folders;
 use super::git::Call;
 use super::merge::is_binary;
 use super::place::{Place, Write};
 use super::{Applied, Error, Mode, Store, path};
+use super::{folders, own};
 use crate::id::CommitId;
 
 /// How often, and after which pauses, the lock of an apply is tried.
@@ -77,7 +77,10 @@ impl Store {
         self.place(&root, dir).recover()?;
         let changes = self.changes(base, result).await?;
         let mut outcome = Outcome::default();
-        let items = self.items(&root, changes, &mut outcome).await?;
+        let own = self.own_place(dir)?;
+        let items = self
+            .items((&root, own.as_deref()), changes, &mut outcome)
+            .await?;
         for item in items {
             self.decide(item, force, &mut outcome).await?;
         }
@@ -138,7 +141,7 @@ impl Store {
     /// Reads every version of every changed path; what stands in the way is refused.
     async fn items(
         &self,
-        root: &Root,
+        (root, own): (&Root, Option<&[u8]>),
         changes: Vec<Change>,
         outcome: &mut Outcome,
     ) -> Result<Vec<Item>, Error> {
@@ -161,6 +164,9 @@ impl Store {
             let mode = new.as_ref().map(|new| new.mode);
             let seen = match path::check(&change.path, mode) {
                 Err(why) => Err(why.to_owned()),
+                Ok(()) if own::touches(own, &change.path) => {
+                    Err(format!("{} stand there", own::WHY))
+                }
                 Ok(()) => look(root, &change.path, &gone)?,
             };
             match seen {

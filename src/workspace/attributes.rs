@@ -13,6 +13,9 @@ use super::{Error, path};
 /// The attributes that change content.
 const ASKED: [&str; 5] = ["filter", "working-tree-encoding", "ident", "text", "eol"];
 
+/// A pointer of Git LFS has fewer bytes.
+const POINTER: usize = 1024;
+
 /// What becomes of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
@@ -23,6 +26,8 @@ pub(super) enum Passage {
     Auto,
     /// `$Id$` is folded in it.
     Ident,
+    /// Git LFS: a pointer stays what it is, everything else becomes one.
+    Lfs,
     /// Only a program of the operator's, or a change of encoding, tells; in words.
     Foreign(String),
 }
@@ -81,6 +86,9 @@ fn passage(values: &[&[u8]], by_setting: bool) -> Passage {
         return Passage::AsIs;
     };
     let named = |value: &[u8]| !matches!(value, b"unspecified" | b"unset" | b"set");
+    if *filter == b"lfs" {
+        return Passage::Lfs;
+    }
     if named(filter) {
         return Passage::Foreign(format!("the filter {}", path::display(filter)));
     }
@@ -115,6 +123,19 @@ pub(super) fn with_lf(content: &[u8]) -> Option<Bytes> {
     Some(out.into())
 }
 
+/// True for what Git LFS keeps in a repository in the place of a file.
+pub(super) fn is_pointer(content: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(content) else {
+        return false;
+    };
+    let keys = ["oid sha256:", "size "];
+    content.len() < POINTER
+        && text.starts_with("version https://git-lfs.github.com/spec/")
+        && keys
+            .iter()
+            .all(|key| text.lines().any(|line| line.starts_with(key)))
+}
+
 pub(super) fn has_crlf(content: &[u8]) -> bool {
     content.windows(2).any(|pair| pair == b"\r\n")
 }
@@ -147,7 +168,10 @@ mod tests {
         };
         assert_eq!(passage(&[none; 5], false), Passage::AsIs);
         assert_eq!(passage(&[none; 5], true), Passage::Auto);
-        assert!(matches!(of(0, "lfs", false), Passage::Foreign(why) if why == "the filter lfs"));
+        assert_eq!(of(0, "lfs", false), Passage::Lfs);
+        assert!(
+            matches!(of(0, "crypt", false), Passage::Foreign(why) if why == "the filter crypt")
+        );
         assert_eq!(of(0, "unset", false), Passage::AsIs);
         assert!(matches!(of(1, "UTF-16", false), Passage::Foreign(_)));
         assert_eq!(of(1, "UTF-8", false), Passage::AsIs);
@@ -156,6 +180,19 @@ mod tests {
         assert_eq!(of(3, "auto", false), Passage::Auto);
         assert_eq!(of(3, "unset", true), Passage::AsIs);
         assert_eq!(of(4, "crlf", false), Passage::Text);
+    }
+
+    #[test]
+    fn a_pointer_is_told_from_what_it_points_to() {
+        let pointer = format!(
+            "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n",
+            "0".repeat(64)
+        );
+        assert!(is_pointer(pointer.as_bytes()));
+        assert!(!is_pointer(b"\x89PNG") && !is_pointer(b""));
+        assert!(!is_pointer(b"version https://git-lfs.github.com/spec/v1\n"));
+        let long = format!("{pointer}{}", "x".repeat(POINTER));
+        assert!(!is_pointer(long.as_bytes()));
     }
 
     #[test]

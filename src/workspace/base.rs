@@ -22,7 +22,7 @@ impl Store {
 
     /// `base` that says how far it is where that takes long.
     pub async fn base_told(&self, source: &Source, tell: Option<Tell>) -> Result<Base, Error> {
-        let listing = listing::list(&self.git, source).await?;
+        let listing = listing::list(&self.git, source, self.own_place(&source.path)?).await?;
         let (sender, receiver) = mpsc::channel(AHEAD);
         let reader = Reader::new(source, sender, tell)?;
         let (listing, commit, report) = self.take(listing, reader, receiver).await?;
@@ -45,6 +45,11 @@ impl Store {
                 .collect(),
             outer: around::outer(&self.git, &source.path, listing.git).await?,
             prefix: listing.prefix,
+            own: listing
+                .own
+                .as_deref()
+                .map(path::display)
+                .unwrap_or_default(),
             history: None,
             withheld: report.hidden,
         })

@@ -53,6 +53,11 @@ impl Root {
             })
     }
 
+    /// A folder that is open already.
+    pub(super) fn of(folder: OwnedFd) -> Self {
+        Self(folder)
+    }
+
     /// The open parent of a path, and the path's last component.
     pub(super) fn parent<'p>(&self, path: &'p [u8]) -> Result<(OwnedFd, &'p [u8]), Reached> {
         let mut at = self

@@ -54,6 +54,8 @@ struct Step {
 struct Kept {
     withheld: Withheld,
     contents: BTreeSet<BlobId>,
+    /// The place of Wharf's own files.
+    own: Option<Vec<u8>>,
 }
 
 impl Store {
@@ -75,7 +77,7 @@ impl Store {
         }
         let quarantine = Quarantine::new(self, dir).await?;
         let mut steps = steps(&self.git, quarantine.dir(), &ids, &base.prefix).await?;
-        let kept = Kept::of(source, base, &steps).await?;
+        let kept = Kept::of(source, base, &steps, self.own_place(dir)?).await?;
         let mut bytes = 0;
         for most in [ids.len(), ids.len() / 8, 1] {
             if most == 0 {
@@ -147,7 +149,12 @@ impl Store {
 
 impl Kept {
     /// Everything that a withheld path holds in the workspace or held in one of the commits.
-    async fn of(source: &Source, base: &Base, steps: &[Step]) -> Result<Self, Error> {
+    async fn of(
+        source: &Source,
+        base: &Base,
+        steps: &[Step],
+        own: Option<Vec<u8>>,
+    ) -> Result<Self, Error> {
         let withheld = Withheld::of(source)?;
         let base_dir = source.path.clone();
         let mut contents = BTreeSet::new();
@@ -169,12 +176,18 @@ impl Kept {
         contents.extend(read);
         // A file without content holds no secret, and is often all there is in a folder.
         contents.remove(&BlobId::new(EMPTY));
-        Ok(Self { withheld, contents })
+        Ok(Self {
+            withheld,
+            contents,
+            own,
+        })
     }
 
     fn shows<'a>(&self, at: &[u8], entry: &'a Option<Entry>) -> Option<&'a Entry> {
         let entry = entry.as_ref()?;
+        let own = self.own.as_deref();
         let kept = self.withheld.hides(at)
+            || own.is_some_and(|own| path::is_within(own, at))
             || self.contents.contains(&entry.blob)
             || path::check(at, Some(entry.mode)).is_err();
         (!kept).then_some(entry)

@@ -52,6 +52,11 @@ impl Store {
         for ((at, blobs), passage) in files.into_iter().zip(passages) {
             match passage {
                 Passage::AsIs => {}
+                Passage::Lfs => {
+                    if !self.are_pointers(&blobs).await? {
+                        foreign.push(format!("{} (the filter lfs)", path::display(at)));
+                    }
+                }
                 Passage::Foreign(why) => foreign.push(format!("{} ({why})", path::display(at))),
                 Passage::Ident => {
                     if self.any_holds(&blobs, b"$Id:").await? {
@@ -75,6 +80,15 @@ impl Store {
             true => Ok(landing),
             false => Err(unturned(foreign)),
         }
+    }
+
+    async fn are_pointers(&self, blobs: &BTreeSet<&BlobId>) -> Result<bool, Error> {
+        for blob in blobs {
+            if !attributes::is_pointer(&self.content(blob).await?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn any_holds(&self, blobs: &BTreeSet<&BlobId>, word: &[u8]) -> Result<bool, Error> {

@@ -24,18 +24,35 @@ pub(super) struct Listing {
     pub included: BTreeSet<Vec<u8>>,
     /// Tracked paths that a sparse checkout keeps off the disk.
     pub sparse: BTreeSet<Vec<u8>>,
+    /// The place of Wharf's own files, where they lie in the directory; nothing there is listed.
+    pub own: Option<Vec<u8>>,
     /// Folders that could not be read, with the reason.
     pub unreadable: Vec<(Vec<u8>, String)>,
 }
 
+impl Listing {
+    /// True for what is Wharf's own.
+    pub fn is_own(&self, at: &[u8]) -> bool {
+        let own = self.own.as_deref();
+        own.is_some_and(|own| path::is_within(own, at))
+    }
+}
+
 /// Lists a directory: by git where it is in a repository, else by walking it.
-pub(super) async fn list(git: &Git, source: &Source) -> Result<Listing, Error> {
+pub(super) async fn list(
+    git: &Git,
+    source: &Source,
+    own: Option<Vec<u8>>,
+) -> Result<Listing, Error> {
     let dir = std::fs::canonicalize(&source.path).map_err(|error| Error::Io {
         operation: "open the workspace",
         path: source.path.clone(),
         source: error,
     })?;
-    let mut listing = Listing::default();
+    let mut listing = Listing {
+        own,
+        ..Listing::default()
+    };
     refuse_inner(&dir)?;
     let mut queue = VecDeque::new();
     if in_repository(&dir) {
@@ -141,6 +158,7 @@ async fn files_of(
             listed(field).ok_or_else(|| unreadable("ls-files", &path::display(field)))?;
         let full = path::join(at, name);
         match (kind, root.find(&full)) {
+            _ if listing.is_own(&full) => {}
             (Listed::Repository, Ok(Found::Directory)) => queue.push_back(full),
             // A tracked file's place taken by a folder: the folder's files are listed themselves.
             (_, Ok(Found::Directory)) => {}
@@ -181,7 +199,10 @@ async fn ignored(
             let full = path::join(&at, name.strip_suffix(b"/").unwrap_or(name));
             if name.ends_with(b"/") {
                 inner(top, &full, &include, source.max_files, listing)?;
-            } else if include.matches(&full) && listing.paths.insert(full.clone()) {
+            } else if include.matches(&full)
+                && !listing.is_own(&full)
+                && listing.paths.insert(full.clone())
+            {
                 listing.included.insert(full);
             }
         }
@@ -198,7 +219,10 @@ fn inner(
     max_files: usize,
     listing: &mut Listing,
 ) -> Result<(), Error> {
-    let mut found = Listing::default();
+    let mut found = Listing {
+        own: listing.own.clone(),
+        ..Listing::default()
+    };
     let mut queue = VecDeque::from([at.to_vec()]);
     while let Some(next) = queue.pop_front() {
         walk(top, &next, max_files, &mut found, &mut queue)?;
@@ -281,6 +305,9 @@ fn walk(
     use std::os::unix::ffi::OsStrExt;
     let mut folders = vec![at.to_vec()];
     while let Some(folder) = folders.pop() {
+        if listing.is_own(&folder) {
+            continue;
+        }
         let entries = match std::fs::read_dir(top.join(path::as_path(&folder))) {
             Ok(entries) => entries,
             Err(error) if folder.is_empty() => return Err(disk::failed("list", &folder, error)),

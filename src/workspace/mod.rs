@@ -5,6 +5,7 @@
 //! Gives: commit ids, conflicts with both sides, a branch or a patch.
 //! Never: a container; a git command inside a directory an agent wrote to.
 
+mod additions;
 mod apply;
 mod around;
 mod attributes;
@@ -26,6 +27,7 @@ mod losses;
 mod merge;
 mod object;
 mod over;
+mod own;
 mod passed_by;
 mod path;
 mod place;
@@ -99,6 +101,9 @@ pub struct Base {
     /// base is taken as without git, and git still finds that repository from inside.
     #[serde(default)]
     pub outer: String,
+    /// The place of Wharf's own files where they lie in the workspace, for display, else empty.
+    #[serde(default)]
+    pub own: String,
     /// The commits that agents' own repositories begin with, where they were asked for and taken.
     #[serde(default)]
     pub history: Option<History>,

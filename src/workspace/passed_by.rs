@@ -40,7 +40,7 @@ pub(super) async fn add(
     while let Some(folder) = silent.pop() {
         looked += 1;
         let own = std::fs::symlink_metadata(dir.join(path::as_path(&folder)).join(".git"));
-        if own.is_ok() || looked > most {
+        if own.is_ok() || looked > most || listing.is_own(&folder) {
             continue;
         }
         let inner = match folders.insert(folder.clone()) {
@@ -60,6 +60,9 @@ fn look(dir: &Path, folder: &[u8], listing: &mut Listing) -> Vec<Vec<u8>> {
         let Ok(kind) = entry.file_type() else {
             continue;
         };
+        if listing.is_own(&at) {
+            continue;
+        }
         if kind.is_dir() {
             match std::fs::read_dir(entry.path()) {
                 Ok(_) => inner.push(at),

@@ -114,6 +114,12 @@ pub(super) fn join(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     [prefix, b"/", path].concat()
 }
 
+/// True for a folder itself and for every path below it.
+pub(super) fn is_within(folder: &[u8], at: &[u8]) -> bool {
+    at.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
 /// The form that git reads as any path whatever its bytes: in double quotes, octal where not plain.
 pub(super) fn quoted(path: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(path.len() + 2);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::disk::{self, Content, Found, Root};
-use super::swap::{self, Swapped};
+use super::swap::{self, Missing, Swapped};
 use super::undo::{self, Mark, Move, Moves, Pending, Undo};
 use super::{Error, Mode, folders, path, stage};
 
@@ -38,27 +38,29 @@ impl Place<'_> {
         let mut record = Undo::open(&self.record, &moves)?;
         let staged = self.stage(&writes, &moves).and_then(|()| record.ready());
         if let Err(error) = staged {
-            self.clear(&moves)?;
-            record.close()?;
+            // What cannot be cleared now is cleared by the next apply, by the record that stays.
+            if self.clear(&moves, &Missing::Fails).is_ok() {
+                record.close()?;
+            }
             return Err(error);
         }
         match self.swap(&moves) {
             Ok(None) => {}
             Ok(Some(changed)) => {
-                let left = self.undo(&moves)?;
+                let left = self.undo(&moves, &Missing::Fails)?;
                 record.close()?;
                 let why = "it changed while the result was being applied";
                 let paths = std::iter::once(changed).chain(left);
                 return Ok(paths.map(|at| (path::display(&at), why.into())).collect());
             }
             Err(error) => {
-                self.undo(&moves)?;
+                self.undo(&moves, &Missing::Fails)?;
                 record.close()?;
                 return Err(error);
             }
         }
         record.keep()?;
-        self.finish(&moves)?;
+        self.finish(&moves, &Missing::Fails)?;
         record.close()?;
         Ok(Vec::new())
     }
@@ -76,13 +78,14 @@ impl Place<'_> {
                 hint: format!("remove {} to leave it as it is", self.record.display()),
             });
         }
+        let missing = Missing::counts();
         let done = match pending {
             Pending::Clear(moves) => {
-                self.clear(&moves)?;
+                self.clear(&moves, &missing)?;
                 Vec::new()
             }
             Pending::Undo(moves) => {
-                let left: BTreeSet<Vec<u8>> = self.undo(&moves)?.into_iter().collect();
+                let left: BTreeSet<Vec<u8>> = self.undo(&moves, &missing)?.into_iter().collect();
                 let said = |step: &Move| match left.contains(&step.path) {
                     true => format!("{} (left as it is now)", path::display(&step.path)),
                     false => path::display(&step.path),
@@ -90,7 +93,7 @@ impl Place<'_> {
                 moves.moves.iter().map(said).collect()
             }
             Pending::Finish(moves) => {
-                self.finish(&moves)?;
+                self.finish(&moves, &missing)?;
                 Vec::new()
             }
         };
@@ -139,10 +142,10 @@ impl Place<'_> {
     }
 
     /// Removes whatever lies beside its place.
-    fn clear(&self, moves: &Moves) -> Result<(), Error> {
+    fn clear(&self, moves: &Moves, missing: &Missing) -> Result<(), Error> {
         let mut failed = None;
         for step in &moves.moves {
-            if let Err(error) = swap::clear(self.root, &step.beside) {
+            if let Err(error) = swap::clear(self.root, &step.beside, missing) {
                 failed.get_or_insert(error);
             }
         }
@@ -189,11 +192,11 @@ impl Place<'_> {
 
     /// Brings every move back, the last one first; paths that somebody changed since are left and
     /// named. What could not be brought back is an error, and the record stays for another try.
-    fn undo(&self, moves: &Moves) -> Result<Vec<Vec<u8>>, Error> {
+    fn undo(&self, moves: &Moves, missing: &Missing) -> Result<Vec<Vec<u8>>, Error> {
         let (mut left, mut failed) = (Vec::new(), None);
         let made: BTreeSet<&[u8]> = moves.folders.iter().map(Vec::as_slice).collect();
         for step in moves.moves.iter().rev() {
-            match swap::undo(self.root, step) {
+            match swap::undo(self.root, step, missing) {
                 Ok(Swapped::Yes) => {}
                 Ok(Swapped::Changed) => left.push(step.path.clone()),
                 // The others are brought back all the same.
@@ -211,7 +214,7 @@ impl Place<'_> {
     }
 
     /// Makes the new names durable, then removes what they replaced and folders that got empty.
-    fn finish(&self, moves: &Moves) -> Result<(), Error> {
+    fn finish(&self, moves: &Moves, missing: &Missing) -> Result<(), Error> {
         let folders: BTreeSet<&[u8]> = moves
             .moves
             .iter()
@@ -224,7 +227,7 @@ impl Place<'_> {
                 synced.map_err(|errno| disk::failed("sync", folder, errno))?;
             }
         }
-        self.clear(moves)?;
+        self.clear(moves, missing)?;
         let gone = moves.moves.iter().filter(|step| step.new.is_none());
         gone.for_each(|step| folders::remove_empty(self.root, &step.path));
         Ok(())
@@ -406,6 +409,87 @@ mod tests {
             assert_eq!(std::fs::read_link(work.join("d")).unwrap(), Path::new("a"));
             assert_eq!(std::fs::read(work.join("a")).unwrap(), b"a new\n");
         }
+    }
+
+    /// A folder that is away for a moment is not gone: what lies beside in it is another apply's to
+    /// bring back, and the record says so.
+    #[test]
+    fn a_folder_that_is_away_keeps_the_record() {
+        for cut_at in [Cut::Staged(1), Cut::Moved(1), Cut::Kept] {
+            let dir = tempfile::tempdir().unwrap();
+            let (work, away) = (dir.path().join("w"), dir.path().join("away"));
+            std::fs::create_dir_all(work.join("d")).unwrap();
+            std::fs::write(work.join("d/x"), "old\n").unwrap();
+            let root = Root::open(&work).unwrap();
+            let place = Place {
+                root: &root,
+                directory: &work,
+                record: dir.path().join("undo"),
+            };
+            let was = match root.take(b"d/x", 1 << 20).unwrap() {
+                Taken::Content(content) => Some(content),
+                _ => None,
+            };
+            let write = Write {
+                path: b"d/x".to_vec(),
+                was,
+                content: Some((Mode::File, Bytes::from_static(b"new\n"))),
+            };
+            cut(&place, &[write], cut_at);
+            let pending = undo::pending(&place.record).unwrap().unwrap();
+            std::fs::rename(work.join("d"), &away).unwrap();
+            let live = match &pending {
+                Pending::Clear(moves) => place.clear(moves, &Missing::Fails),
+                Pending::Undo(moves) => place.undo(moves, &Missing::Fails).map(drop),
+                Pending::Finish(moves) => place.finish(moves, &Missing::Fails),
+            };
+            assert!(live.is_err(), "{cut_at:?}");
+            let back = std::thread::spawn({
+                let (away, home) = (away.clone(), work.join("d"));
+                move || {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    std::fs::rename(away, home).unwrap();
+                }
+            });
+            place.recover().unwrap();
+            back.join().unwrap();
+            let now = match cut_at {
+                Cut::Kept => "new\n",
+                _ => "old\n",
+            };
+            assert_eq!(
+                std::fs::read_to_string(work.join("d/x")).unwrap(),
+                now,
+                "{cut_at:?}"
+            );
+            assert_eq!(state(&work).len(), 2, "{cut_at:?}: something lies about");
+            assert!(!place.record.exists());
+        }
+    }
+
+    /// One that was removed for good, with all that was in it, keeps nobody waiting for ever.
+    #[test]
+    fn a_folder_that_was_removed_since_is_gone() {
+        let dir = folder();
+        let work = dir.path().join("w");
+        let root = Root::open(&work).unwrap();
+        let place = Place {
+            root: &root,
+            directory: &work,
+            record: dir.path().join("undo"),
+        };
+        let edit = Write {
+            path: b"d/e/y".to_vec(),
+            was: match root.take(b"d/e/y", 1 << 20).unwrap() {
+                Taken::Content(content) => Some(content),
+                _ => None,
+            },
+            content: Some((Mode::File, Bytes::from_static(b"new\n"))),
+        };
+        cut(&place, &[edit], Cut::Moved(1));
+        std::fs::remove_dir_all(work.join("d")).unwrap();
+        place.recover().unwrap();
+        assert!(!place.record.exists() && !work.join("d").exists());
     }
 
     #[test]

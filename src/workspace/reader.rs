@@ -9,7 +9,7 @@ use super::disk::{Content, Found, Root, Taken};
 use super::globs::Withheld;
 use super::listing::{self, Listing};
 use super::store::fresh_ref;
-use super::{Error, Source, import, path};
+use super::{Error, Source, import, own, path};
 
 /// From this on, in bytes or files, reading says how far it is.
 const LONG: (u64, usize) = (64 << 20, 20_000);
@@ -80,6 +80,9 @@ impl Reader {
         self.send(import::header(&reference, 1, import::FIXED, "base", &from));
         for (at, why) in &listing.unreadable {
             self.leave_out(at, format!("unreadable folder: {why}"));
+        }
+        if let Some(own) = &listing.own {
+            self.leave_out(own, own::WHY.into());
         }
         for at in &listing.sparse {
             self.leave_out(at, "not checked out here (sparse checkout)".into());

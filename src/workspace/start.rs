@@ -140,17 +140,14 @@ impl Store {
 impl Start {
     /// True for a path inside a repository of its own.
     pub(super) fn is_foreign(&self, at: &[u8]) -> bool {
-        self.foreign.iter().any(|folder| is_below(folder, at))
+        self.foreign
+            .iter()
+            .any(|folder| path::is_within(folder, at))
     }
 }
 
 fn start_ref(base: &CommitId) -> String {
     format!("refs/wharf/start/{base}")
-}
-
-fn is_below(folder: &[u8], at: &[u8]) -> bool {
-    at.strip_prefix(folder)
-        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 fn covers(set: &BTreeSet<&[u8]>, at: &[u8]) -> bool {

@@ -18,6 +18,8 @@ const ATTRIBUTES: &str = "* -text !merge !diff !eol !crlf !filter !ident !workin
 pub struct Store {
     pub(super) dir: PathBuf,
     pub(super) git: Git,
+    /// Where Wharf keeps its own files.
+    pub(super) own: Option<PathBuf>,
 }
 
 impl Store {
@@ -59,7 +61,11 @@ impl Store {
             path: dir.join("objects"),
             source,
         })?;
-        Ok(Self { dir, git })
+        Ok(Self {
+            dir,
+            git,
+            own: None,
+        })
     }
 
     /// Where the store is.

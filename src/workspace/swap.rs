@@ -1,7 +1,9 @@
 //! One path changes places with the content beside it, and back: never through a link, never over
 //! what somebody else put there meanwhile.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -29,10 +31,11 @@ enum Held {
 
 /// Makes a move. What stood at the path stands beside it afterwards.
 pub(super) fn swap(root: &Root, step: &Move) -> Result<Swapped, Error> {
+    let (path, beside) = ((root, &step.path[..]), (root, &step.beside[..]));
     let made = match (&step.old, &step.new) {
-        (Some(_), Some(_)) => exchange(root, &step.path, &step.beside),
-        (None, Some(_)) => shift(root, &step.beside, &step.path),
-        (Some(_), None) => shift(root, &step.path, &step.beside),
+        (Some(_), Some(_)) => exchange(path, beside),
+        (None, Some(_)) => shift(beside, path),
+        (Some(_), None) => shift(path, beside),
         (None, None) => Ok(()),
     };
     match made {
@@ -47,37 +50,84 @@ pub(super) fn swap(root: &Root, step: &Move) -> Result<Swapped, Error> {
     }
     // Somebody wrote between the decision and the move: what they wrote goes back where it was.
     let back = match step.new {
-        Some(_) => exchange(root, &step.path, &step.beside),
-        None => shift(root, &step.beside, &step.path),
+        Some(_) => exchange(path, beside),
+        None => shift(beside, path),
     };
     back.map_err(|errno| disk::failed("put back", &step.path, errno))?;
     Ok(Swapped::Changed)
 }
 
+/// What it means that the folder is missing into which something was written beside its place.
+pub(super) enum Missing {
+    /// Somebody moved it a moment ago, and what lies in it went with it: nothing can be told.
+    Fails,
+    /// Somebody removed it since, with all that was in it, if it is still missing after so many waits.
+    Counts(Cell<u32>),
+}
+
+impl Missing {
+    /// For what was cut off before: whoever moves a folder to and fro has put it back after that long.
+    pub fn counts() -> Self {
+        Self::Counts(Cell::new(WAITS))
+    }
+
+    /// True when it is worth looking once more.
+    fn waits(&self) -> bool {
+        let Self::Counts(left) = self else {
+            return false;
+        };
+        let again = left.get() > 0;
+        if again {
+            left.set(left.get() - 1);
+            std::thread::sleep(WAIT);
+        }
+        again
+    }
+}
+
+/// How often, and how long, a missing folder is waited for in all.
+const WAITS: u32 = 20;
+const WAIT: Duration = Duration::from_millis(5);
+
+/// A name in a folder that is held open: it stays this folder, wherever somebody moves it.
+struct Spot<'p> {
+    folder: Root,
+    name: &'p [u8],
+}
+
 /// Brings a move back, made or not, and removes what lies beside. What somebody else changed since
 /// is left as it is.
-pub(super) fn undo(root: &Root, step: &Move) -> Result<Swapped, Error> {
+pub(super) fn undo(root: &Root, step: &Move, missing: &Missing) -> Result<Swapped, Error> {
     let failed = |errno| disk::failed("put back", &step.path, errno);
-    mend(root, &step.beside)?;
-    let (there, beside) = (held(root, &step.path)?, held(root, &step.beside)?);
+    let Some(spot) = spot(root, &step.beside, missing)? else {
+        // What was written beside is gone, and so is the folder of the path, which lies below.
+        return Ok(match step.old {
+            None => Swapped::Changed,
+            Some(_) => Swapped::Yes,
+        });
+    };
+    let Spot { folder, name } = &spot;
+    mend(folder, name)?;
+    let (there, beside) = (held(root, &step.path)?, held(folder, name)?);
     // A move takes what lay beside away, or leaves the old content there.
     let moved = match &step.old {
         None => beside == Held::Nothing,
         Some(_) => beside == Held::of(&step.old),
     };
     let ours = there == Held::of(&step.new);
+    let (path, beside) = ((root, &step.path[..]), (folder, *name));
     if moved && ours {
         match (&step.old, &step.new) {
-            (Some(_), Some(_)) => exchange(root, &step.path, &step.beside).map_err(failed)?,
-            (None, Some(_)) => shift(root, &step.path, &step.beside).map_err(failed)?,
+            (Some(_), Some(_)) => exchange(path, beside).map_err(failed)?,
+            (None, Some(_)) => shift(path, beside).map_err(failed)?,
             (Some(_), None) => {
                 folders::make_parent(root, &step.path).map_err(failed)?;
-                shift(root, &step.beside, &step.path).map_err(failed)?;
+                shift(beside, path).map_err(failed)?;
             }
             (None, None) => {}
         }
     }
-    clear(root, &step.beside)?;
+    remove(folder, name).map_err(|errno| disk::failed("remove", &step.beside, errno))?;
     Ok(match moved && !ours {
         true => Swapped::Changed,
         false => Swapped::Yes,
@@ -85,17 +135,40 @@ pub(super) fn undo(root: &Root, step: &Move) -> Result<Swapped, Error> {
 }
 
 /// Removes what lies beside a path.
-pub(super) fn clear(root: &Root, beside: &[u8]) -> Result<(), Error> {
-    let (parent, name) = match root.parent(beside) {
-        Ok(found) => found,
-        Err(disk::Reached::Missing) => return Ok(()),
-        // The folder it was written into has given way to a link or a file: what lies in the folder,
-        // wherever that is now, cannot be told.
-        Err(reached) => return Err(disk::failed("reach", beside, reached.into_errno())),
-    };
+pub(super) fn clear(root: &Root, beside: &[u8], missing: &Missing) -> Result<(), Error> {
+    match spot(root, beside, missing)? {
+        Some(Spot { folder, name }) => {
+            remove(&folder, name).map_err(|errno| disk::failed("remove", beside, errno))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Where something lies beside its place; None where the folder is gone and may be.
+fn spot<'p>(root: &Root, beside: &'p [u8], missing: &Missing) -> Result<Option<Spot<'p>>, Error> {
+    loop {
+        match root.parent(beside) {
+            Ok((folder, name)) => {
+                let folder = Root::of(folder);
+                return Ok(Some(Spot { folder, name }));
+            }
+            Err(disk::Reached::Missing) if missing.waits() => {}
+            Err(disk::Reached::Missing) if matches!(missing, Missing::Counts(_)) => {
+                return Ok(None);
+            }
+            // The folder it was written into has given way to a link or a file, or is away for a moment:
+            // what lies in it, wherever that is now, cannot be told.
+            Err(reached) => return Err(disk::failed("reach", beside, reached.into_errno())),
+        }
+    }
+}
+
+/// Removes one name of a folder.
+fn remove(folder: &Root, name: &[u8]) -> Result<(), Errno> {
+    let (parent, name) = parent(folder, name)?;
     match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(disk::failed("remove", beside, errno)),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -117,12 +190,12 @@ fn held(root: &Root, at: &[u8]) -> Result<Held, Error> {
 }
 
 /// Both names change places at once.
-fn exchange(root: &Root, one: &[u8], other: &[u8]) -> Result<(), Errno> {
-    let ((a, a_name), (b, b_name)) = (parent(root, one)?, parent(root, other)?);
+fn exchange(one: (&Root, &[u8]), other: (&Root, &[u8])) -> Result<(), Errno> {
+    let ((a, a_name), (b, b_name)) = (parent(one.0, one.1)?, parent(other.0, other.1)?);
     match rustix::fs::renameat_with(&a, a_name, &b, b_name, RenameFlags::EXCHANGE) {
         Err(errno) if unsupported(errno) => {
-            let third = third(other);
-            let (c, c_name) = parent(root, &third)?;
+            let third = third(other.1);
+            let (c, c_name) = parent(other.0, &third)?;
             match rustix::fs::linkat(&a, a_name, &c, c_name, AtFlags::empty()) {
                 // Without hard links the name is gone for a moment.
                 Err(errno) if linkless(errno) => rustix::fs::renameat(&a, a_name, &c, c_name)?,
@@ -145,16 +218,15 @@ fn mend(root: &Root, beside: &[u8]) -> Result<(), Error> {
     let third = third(beside);
     match held(root, &third)? {
         Held::Nothing => Ok(()),
-        _ if held(root, beside)? == Held::Nothing => {
-            shift(root, &third, beside).map_err(|errno| disk::failed("put back", &third, errno))
-        }
-        _ => clear(root, &third),
+        _ if held(root, beside)? == Held::Nothing => shift((root, &third), (root, beside))
+            .map_err(|errno| disk::failed("put back", &third, errno)),
+        _ => remove(root, &third).map_err(|errno| disk::failed("remove", &third, errno)),
     }
 }
 
 /// A name moves to one that nothing has.
-fn shift(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Errno> {
-    let ((a, a_name), (b, b_name)) = (parent(root, from)?, parent(root, to)?);
+fn shift(from: (&Root, &[u8]), to: (&Root, &[u8])) -> Result<(), Errno> {
+    let ((a, a_name), (b, b_name)) = (parent(from.0, from.1)?, parent(to.0, to.1)?);
     match rustix::fs::renameat_with(&a, a_name, &b, b_name, RenameFlags::NOREPLACE) {
         Err(errno) if unsupported(errno) => {
             match rustix::fs::linkat(&a, a_name, &b, b_name, AtFlags::empty()) {

@@ -6,12 +6,15 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod added; // what a result adds, or lacks, that nobody looked for
+mod brought; // what is hard to bring back, from a container
 mod canaries; // what a repository could start, in a whole run
 mod debian; // the oldest git that is promised
 mod emptied; // work that removes almost everything
 mod history; // what agents see of it, and what never
 mod included; // what is shown although ignored or hidden
 mod measured; // what is large
+mod own; // Wharf's own files inside the workspace
 mod repositories; // the generator
 mod runs; // a run in each of them changes nothing
 mod scanned; // what comes back from a sandbox

@@ -606,7 +606,9 @@ async fn a_repository_is_never_carried_nor_what_tools_leave_behind() {
         .map(|(path, _)| path.as_slice())
         .collect();
     let expected: Vec<&[u8]> = vec![
+        b"a/.GIT/",
         b"build/",
+        b"nested/.git/",
         b"new.log",
         b"node_modules/",
         b"src/__pycache__/",

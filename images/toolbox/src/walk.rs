@@ -15,6 +15,8 @@ use crate::ignore::{Rules, junk_file, junk_folder};
 
 /// Deeper folders are left out, since each level holds a descriptor.
 const DEEPEST: usize = 200;
+/// Why a `.git` below the top is left out.
+const REPOSITORY: &str = "a repository's own data, of which only the files around it are taken";
 /// Most bytes read of a `.gitignore`.
 const RULES: u64 = 1 << 20;
 
@@ -102,8 +104,12 @@ impl Walk<'_> {
         deep: usize,
         ignored: bool,
     ) {
-        if name.eq_ignore_ascii_case(b".git") || path.len() > MAX_PATH {
+        // The agent's own repository, which lies at the top, is no work.
+        if path == b".git" {
             return;
+        }
+        if path.len() > MAX_PATH {
+            return self.leave_within(path, "a path in it is too long");
         }
         let os_name = std::os::unix::ffi::OsStrExt::from_bytes(name);
         let os_name: &std::ffi::OsStr = os_name;
@@ -112,7 +118,15 @@ impl Walk<'_> {
             Err(Errno::NOENT) => return,
             Err(error) => return self.blind(path, error),
         };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if name.eq_ignore_ascii_case(b".git") {
+            return match (ignored, folder) {
+                (true, _) => self.leave_top(),
+                (false, true) => self.leave(&[path, &b"/"[..]].concat(), REPOSITORY),
+                (false, false) => self.leave(path, REPOSITORY),
+            };
+        }
+        if folder {
             return self.inner(at, path, name, deep, ignored);
         }
         let stamp = Stamp::of(&stat);
@@ -199,6 +213,19 @@ impl Walk<'_> {
 
     fn leave(&mut self, path: &[u8], why: &str) {
         self.found.left_out.push((path.to_vec(), why.to_owned()));
+    }
+
+    /// Something in the path's folder, which cannot be named itself; said once.
+    fn leave_within(&mut self, path: &[u8], why: &str) {
+        let slash = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        let mut folder = path[..slash].to_vec();
+        if folder.len() < MAX_PATH {
+            folder.push(b'/');
+        }
+        let said = self.found.left_out.last();
+        if said.is_none_or(|(last, _)| *last != folder) {
+            self.leave(&folder, why);
+        }
     }
 
     /// A folder that may be listed and not entered: what it names is there, and cannot be looked at.

@@ -53,6 +53,7 @@ impl Drive {
                         snapshot: snapshot.clone(),
                         report: report.clone(),
                         span: Span::none(),
+                        left_out: end.left_out.clone(),
                     });
                 }
                 self.set_place(id, Place::Done, None);

@@ -37,7 +37,8 @@ async fn tree_now(shared: &Shared) -> Result<String, String> {
     let said = |error: crate::workspace::Error| error.to_string();
     let store = Store::create(git, place.path().join("store.git"))
         .await
-        .map_err(said)?;
+        .map_err(said)?
+        .keeping_out(&shared.options.state);
     let source = source(&shared.workspace, &shared.plan);
     Ok(store.base(&source).await.map_err(said)?.tree.to_string())
 }

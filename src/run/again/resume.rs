@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use crate::journal::{self, Event, Line, Read, RunStarted, State, Writer};
 use crate::run::again::past::Past;
-use crate::run::begin::base::{self, Based};
+use crate::run::begin::base;
 use crate::run::begin::kept::{self, Kept};
+use crate::run::begin::lock;
 use crate::run::begin::price;
 use crate::run::begin::start::{self, Begun, Opened, PLAN_FILES};
-use crate::run::begin::{history, lock};
 use crate::run::board::Notice;
 use crate::run::end::result;
-use crate::run::work::trees;
 use crate::run::{Error, Models, Order, Status, Summary};
 use crate::trace::{Origin, RunStart};
-use crate::workspace::{Base, Store};
+use crate::workspace::Base;
 
 /// The plan's text in a run's directory.
 const PLAN: &str = "plan.yaml";
@@ -195,7 +194,7 @@ async fn open(reopened: Reopened, order: Order) -> Result<Opened, Error> {
         .notice(&start::announcement(&order, &started.run, &dir));
     order.watch.notice(&going_on(&started, &past, torn));
     let based = match base_of(&past) {
-        Some(base) => stored(&order, &dir, base).await?,
+        Some(base) => base::stored(&order, &dir, base).await?,
         None => {
             // What an unfinished start left in the store is known to nobody.
             remove(&dir.join("store.git"))?;
@@ -255,33 +254,6 @@ fn going_on(started: &RunStarted, past: &Past, torn: u64) -> Notice {
 fn base_of(past: &Past) -> Option<Base> {
     let base = past.state().base.as_ref()?;
     serde_json::from_value(base.details.clone()).ok()
-}
-
-/// The run's store as it stands; it must hold the base.
-pub(in crate::run) async fn stored(order: &Order, dir: &Path, base: Base) -> Result<Based, Error> {
-    let lacks = |what: String| Error::Start {
-        code: 3,
-        kind: "store",
-        message: format!("the run's store cannot be used: {what}"),
-        hint: "its journal can still be read: wharf log; start the task again for a new run"
-            .to_owned(),
-    };
-    let path = dir.join("store.git");
-    let store = Store::open(order.options.git.clone(), path).map_err(|e| lacks(e.to_string()))?;
-    let tree = store.tree(&base.commit).await;
-    if tree.map_err(|e| lacks(e.to_string()))? != base.tree {
-        return Err(lacks("its base is not the one that was taken".to_owned()));
-    }
-    let tree = trees::tree(&store, &base.commit).await;
-    let tree = tree.map_err(base::failed)?;
-    let (history, told) = history::load(&store, &base);
-    Ok(Based {
-        store,
-        base,
-        tree,
-        history,
-        told,
-    })
 }
 
 /// The result of a run that has nothing left to do.

@@ -61,9 +61,11 @@ pub(in crate::run) struct Based {
 }
 
 async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
+    named(&order.workspace)?;
     let store = Store::create(order.options.git.clone(), dir.join("store.git"))
         .await
-        .map_err(failed)?;
+        .map_err(failed)?
+        .keeping_out(&order.options.state);
     let source = source(&order.workspace, &order.plan);
     if let Delivery::Branch(name) = &order.options.delivery {
         let free = branch_free(&order.options.git, &order.workspace, name).await;
@@ -91,6 +93,47 @@ async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
         history,
         told: missed.or(lost),
     })
+}
+
+/// The run's store as it stands; it must hold the base.
+pub(in crate::run) async fn stored(order: &Order, dir: &Path, base: Base) -> Result<Based, Error> {
+    let lacks = |what: String| Error::Start {
+        code: 3,
+        kind: "store",
+        message: format!("the run's store cannot be used: {what}"),
+        hint: "its journal can still be read: wharf log; start the task again for a new run"
+            .to_owned(),
+    };
+    let path = dir.join("store.git");
+    let store = Store::open(order.options.git.clone(), path).map_err(|e| lacks(e.to_string()))?;
+    let store = store.keeping_out(&order.options.state);
+    let tree = store.tree(&base.commit).await;
+    if tree.map_err(|e| lacks(e.to_string()))? != base.tree {
+        return Err(lacks("its base is not the one that was taken".to_owned()));
+    }
+    let tree = trees::tree(&store, &base.commit).await;
+    let tree = tree.map_err(failed)?;
+    let (history, told) = history::load(&store, &base);
+    Ok(Based {
+        store,
+        base,
+        tree,
+        history,
+        told,
+    })
+}
+
+/// Records are text: a directory that they cannot name would be another one, or none, when the run
+/// is resumed or applied.
+fn named(workspace: &Path) -> Result<(), Error> {
+    if workspace.to_str().is_some() {
+        return Ok(());
+    }
+    let shown = crate::workspace::display(workspace.as_os_str().as_encoded_bytes());
+    Err(failed(crate::workspace::Error::Refused {
+        what: format!("the path of the workspace {shown} is no UTF-8"),
+        hint: "rename the directory, or work on it under another path".to_owned(),
+    }))
 }
 
 /// What of a workspace becomes its base.

@@ -23,6 +23,7 @@ use crate::run::end::finish;
 use crate::run::replay::Script;
 use crate::run::round::drive::Drive;
 use crate::run::shared::Shared;
+use crate::run::work::trees::KeptOut;
 use crate::run::{Error, Order, Summary};
 use crate::sandbox::Pool;
 use crate::trace::{RunStart, Span};
@@ -169,7 +170,7 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
     Shared {
         consent,
         base_paths: Arc::new(names.collect()),
-        hidden: based.base.hidden.iter().cloned().collect(),
+        kept_out: KeptOut::of(&based.base),
         id: begun.id,
         dir: begun.dir,
         plan: order.plan,

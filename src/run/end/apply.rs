@@ -44,6 +44,11 @@ impl Finished {
         };
         let store = Store::open(git, dir.join("store.git"))
             .map_err(|source| Error::Workspace { source })?;
+        // A run's directory is `runs/ID` of where Wharf keeps its files.
+        let store = match dir.ancestors().nth(2) {
+            Some(state) => store.keeping_out(state),
+            None => store,
+        };
         Ok(Self {
             state,
             base,

@@ -53,7 +53,11 @@ pub(in crate::run) async fn deliver(drive: &mut Drive) -> Result<Delivered, Erro
         }
         Delivery::Default => return Ok(patch(drive, &own).await?.into()),
     };
-    let said = format!("{what} could not be made: {error}");
+    let hint = match &error {
+        Error::Refused { hint, .. } if !hint.is_empty() => format!("; {hint}"),
+        _ => String::new(),
+    };
+    let said = format!("{what} could not be made: {error}{hint}");
     let event = patch(drive, &own).await?;
     let said = format!("{said}; the result is the patch {}", own.display());
     shared.warn(said.clone());

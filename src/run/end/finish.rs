@@ -10,7 +10,7 @@ use crate::plan::Kind;
 use crate::run::allow::hooking;
 use crate::run::call::sent::Sent;
 use crate::run::end::{deliver, next, remade, result, words};
-use crate::run::judge::status;
+use crate::run::judge::{additions, status};
 use crate::run::round::drive::Drive;
 use crate::run::shared::Shared;
 use crate::run::{Error, Models, Summary};
@@ -102,6 +102,7 @@ pub(in crate::run) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
         hooking::finished(&shared, status.as_str().unwrap_or_default()).await;
     }
     if may_deliver && !delivered {
+        additions::tell(drive).await;
         match deliver::deliver(drive).await {
             Ok(delivered) => {
                 shared.journal.append(delivered.event).await?;

@@ -15,10 +15,8 @@ use crate::run::end::summary::{
     Summary, TotalUsage, Verdict,
 };
 use crate::run::end::words;
+use crate::run::judge::additions::IGNORED;
 use crate::workspace;
-
-/// The reason of what ignore rules name.
-const IGNORED: &str = "ignored";
 
 /// What the journal tells of a run. Status, exit code and reason are those of its last line; a run
 /// without one was cut off, which is an error until somebody resumes it.

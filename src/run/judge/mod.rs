@@ -6,6 +6,7 @@
 //! Never: takes what could not be told for a pass.
 
 pub(in crate::run) mod acceptance;
+pub(in crate::run) mod additions;
 pub(in crate::run) mod collected;
 pub(in crate::run) mod outcome;
 pub(in crate::run) mod status;

@@ -18,6 +18,7 @@ use crate::id::{RunId, TreeId};
 use crate::journal::{self, Agent, Event, Line, RunStarted, State, Writer};
 use crate::run::again::past::Past;
 use crate::run::again::resume;
+use crate::run::begin::base;
 use crate::run::begin::fresh::Fresh;
 use crate::run::begin::kept::Kept;
 use crate::run::begin::lock;
@@ -279,7 +280,7 @@ async fn open(
     if let Some(taken) = taken {
         writer.append(taken).await?;
     }
-    let based = resume::stored(&order, dir, base).await?;
+    let based = base::stored(&order, dir, base).await?;
     let begun = Begun {
         id: id.clone(),
         dir: dir.to_owned(),

@@ -78,6 +78,8 @@ pub(in crate::run) struct Done {
     pub snapshot: CommitId,
     pub report: Value,
     pub span: Span,
+    /// What it made and its snapshot lacks, with the reason.
+    pub left_out: Vec<(String, String)>,
 }
 
 /// A conflict and, once it ended, what became of it.

@@ -12,7 +12,7 @@ use crate::run::Error;
 use crate::run::allow::egress;
 use crate::run::end::words;
 use crate::run::judge::acceptance::Checked;
-use crate::run::judge::{outcome, suspects};
+use crate::run::judge::{additions, outcome, suspects};
 use crate::run::round::drive::Drive;
 use crate::run::work::trees::Standing;
 use crate::sandbox::Image;
@@ -200,6 +200,14 @@ pub(in crate::run) async fn verifier(
         vote: told.vote,
     });
     let mut first = common(drive, work, role, image, start);
+    let additions = additions::sections(drive, &differences).map_err(source)?;
+    first.extra.extend(additions);
+    first.extra.extend(resolved(drive));
+    Ok(message(&first))
+}
+
+/// What mergers say of the conflicts that they resolved.
+fn resolved(drive: &Drive) -> Option<(String, String)> {
     let resolved = drive.conflicts.iter().filter_map(|(id, node)| {
         let report = words::report(node.report.as_ref()?);
         let files: Vec<String> = node
@@ -212,13 +220,8 @@ pub(in crate::run) async fn verifier(
         Some(format!("{id} ({}): {report}{choices}", files.join(", ")))
     });
     let resolved: Vec<String> = resolved.collect();
-    if !resolved.is_empty() {
-        first.extra.push((
-            "Conflicts that a merger resolved (its own words)".to_owned(),
-            fenced(&resolved.join("\n\n")),
-        ));
-    }
-    Ok(message(&first))
+    let heading = "Conflicts that a merger resolved (its own words)".to_owned();
+    (!resolved.is_empty()).then(|| (heading, fenced(&resolved.join("\n\n"))))
 }
 
 fn common(drive: &Drive, work: Work, role: &Role, image: &Image, start: &Standing) -> First {

@@ -85,7 +85,7 @@ impl Desk {
             left_out,
             torn,
         } = match self.changes(sandbox.as_ref(), &snapshot).await? {
-            Ok(changes) => trees::take(changes, &self.shared.hidden),
+            Ok(changes) => trees::take(changes, &self.shared.kept_out),
             Err(error) => return Ok(Err(error)),
         };
         self.now.send_modify(|now| {

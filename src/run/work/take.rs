@@ -48,6 +48,7 @@ impl Drive {
                     snapshot: end.snapshot.clone(),
                     report,
                     span: end.span,
+                    left_out: end.left_out,
                 };
                 if let Some(node) = self.nodes.get_mut(&id) {
                     node.done = Some(done);

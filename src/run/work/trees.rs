@@ -9,7 +9,7 @@ use futures::stream::{BoxStream, StreamExt};
 use crate::id::{BlobId, CommitId};
 use crate::run::work::instructions;
 use crate::sandbox::{self, Changes, Entry, Tree};
-use crate::workspace::{self, Edit, Store};
+use crate::workspace::{self, Base, Edit, Store};
 
 /// Bytes of a whole tree up to which it is held in memory for all agents that start from it.
 const LOADED: u64 = 8 << 20;
@@ -157,8 +157,46 @@ pub(in crate::run) fn shown(edit: &Edit) -> String {
     workspace::display(path)
 }
 
-/// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed.
-pub(in crate::run) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken {
+/// What stands in the workspace without being part of the base: no work of an agent's may take its
+/// place. A branch would show that as a change, and what it replaces as gone.
+#[derive(Default)]
+pub(in crate::run) struct KeptOut {
+    /// Each place, as the base spells it, with the reason to refuse a change there.
+    places: BTreeMap<String, &'static str>,
+}
+
+impl KeptOut {
+    pub fn of(base: &Base) -> Self {
+        let hidden = base.hidden.iter();
+        let hidden = hidden.map(|at| (at.clone(), "a file of this name is withheld from agents"));
+        let left_out = base.left_out.iter();
+        let left_out =
+            left_out.map(|(at, _)| (at.clone(), "something stands there that agents do not see"));
+        let own = Some(&base.own).filter(|own| !own.is_empty());
+        let own = own.map(|own| (own.clone(), "Wharf's own files stand there"));
+        Self {
+            places: left_out.chain(hidden).chain(own).collect(),
+        }
+    }
+
+    /// Why a change at this path is not taken: it is such a place, lies below one, or above one.
+    fn refuses(&self, shown: &str) -> Option<&'static str> {
+        let above = shown.match_indices('/').map(|(at, _)| &shown[..at]);
+        let mut at_or_above = std::iter::once(shown).chain(above);
+        if let Some(why) = at_or_above.find_map(|at| self.places.get(at)) {
+            return Some(why);
+        }
+        let folder = format!("{shown}/");
+        let below = self.places.range(folder.clone()..).next();
+        below
+            .filter(|(place, _)| place.starts_with(&folder))
+            .map(|_| "it would take the place of what agents do not see")
+    }
+}
+
+/// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed, and
+/// one that can be part of no snapshot costs the others nothing.
+pub(in crate::run) fn take(changes: Changes, kept_out: &KeptOut) -> Taken {
     // As the base spells the paths that it withheld.
     let shown = workspace::display;
     let torn: BTreeSet<String> = changes.torn.iter().map(|path| shown(path)).collect();
@@ -170,24 +208,23 @@ pub(in crate::run) fn take(changes: Changes, hidden: &BTreeSet<String>) -> Taken
         .collect();
     let mut edits = Vec::with_capacity(changes.puts.len() + changes.deletes.len());
     for path in changes.deletes {
-        if !hidden.contains(&shown(&path)) {
+        // What could never be part of the start is not gone from it either.
+        let can_be = workspace::check_path(&path, None).is_ok();
+        if can_be && kept_out.refuses(&shown(&path)).is_none() {
             edits.push(Edit::Delete { path });
         }
     }
     for put in changes.puts {
+        let mode = into_workspace(put.mode);
         let name = shown(&put.path);
-        if hidden.contains(&name) {
-            left_out.push((
-                name,
-                "a file of this name is withheld from agents".to_owned(),
-            ));
-        } else {
-            let mode = into_workspace(put.mode);
-            edits.push(Edit::Put {
+        let fits = workspace::check_path(&put.path, Some(mode));
+        match fits.err().or_else(|| kept_out.refuses(&name)) {
+            Some(why) => left_out.push((name, why.to_owned())),
+            None => edits.push(Edit::Put {
                 path: put.path,
                 mode,
                 content: put.content,
-            });
+            }),
         }
     }
     Taken {
@@ -218,15 +255,24 @@ mod tests {
     use super::*;
     use crate::sandbox::Put;
 
+    fn put(path: &[u8]) -> Put {
+        Put {
+            path: path.to_vec(),
+            mode: sandbox::Mode::File,
+            content: Bytes::new(),
+        }
+    }
+
     /// A withheld file is neither replaced nor removed, however its name has to be spelled for display.
     #[test]
     fn a_withheld_path_is_kept_whatever_its_bytes() {
         let odd: [&[u8]; 3] = [b".env", b"a\nb.pem", b"key\xff.pem"];
-        let hidden = odd.iter().map(|path| workspace::display(path)).collect();
-        let put = |path: &[u8]| Put {
-            path: path.to_vec(),
-            mode: sandbox::Mode::File,
-            content: Bytes::new(),
+        let why = "withheld";
+        let kept_out = KeptOut {
+            places: odd
+                .iter()
+                .map(|path| (workspace::display(path), why))
+                .collect(),
         };
         let mut changes = Changes {
             puts: odd.iter().map(|path| put(path)).collect(),
@@ -234,8 +280,43 @@ mod tests {
             ..Changes::default()
         };
         changes.puts.push(put(b"mine.txt"));
-        let taken = take(changes, &hidden);
+        let taken = take(changes, &kept_out);
         assert_eq!(taken.edits.len(), 1);
         assert_eq!(taken.left_out.len(), odd.len());
+    }
+
+    /// One bad name costs neither the snapshot nor the other files.
+    #[test]
+    fn what_no_snapshot_can_hold_is_left_out_and_named() {
+        let kept_out = KeptOut {
+            places: BTreeMap::from([
+                ("home/.wharf".to_owned(), "own"),
+                (".env".to_owned(), "hidden"),
+            ]),
+        };
+        let bad: [&[u8]; 7] = [
+            b"git~1",
+            b"a/.git./hooks/post-checkout",
+            ".g\u{200c}it".as_bytes(),
+            b"home/.wharf/runs/x",
+            b"home/.wharf",
+            b"home",
+            b".env/x",
+        ];
+        let mut changes = Changes {
+            puts: bad.iter().map(|path| put(path)).collect(),
+            deletes: bad.iter().map(|path| path.to_vec()).collect(),
+            ..Changes::default()
+        };
+        changes.puts.push(Put {
+            mode: sandbox::Mode::Link,
+            ..put(b".gitmodules")
+        });
+        changes.puts.push(put(b"home/.wharfs"));
+        let taken = take(changes, &kept_out);
+        let edits: Vec<String> = taken.edits.iter().map(super::shown).collect();
+        assert_eq!(edits, ["home/.wharfs"]);
+        assert_eq!(taken.left_out.len(), bad.len() + 1);
+        assert!(taken.left_out.iter().all(|(_, why)| !why.is_empty()));
     }
 }

@@ -10,7 +10,7 @@ use super::runs::PLAN;
 use crate::server::{Answer, Ask, Role};
 use crate::workspace::canary::arm;
 use crate::workspace::fixture::{chmod, git, init, read, repository, write};
-use crate::world::{World, passes, report};
+use crate::world::{World, passes, report, write as write_file};
 
 /// Traps in a configuration that another one includes, and in what a tree itself says.
 fn lay(dir: &Path, canaries: &Path) {
@@ -75,9 +75,18 @@ fn coder(ask: &Ask) -> Answer {
     }
 }
 
+/// How a result comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Branch,
+    Patch,
+    Apply,
+}
+
 #[tokio::test]
 async fn no_run_springs_a_trap_or_follows_a_link() {
-    for apply in [false, true] {
+    for way in [Way::Branch, Way::Patch, Way::Apply] {
+        let apply = way == Way::Apply;
         let dir = tempfile::tempdir().unwrap();
         let (canaries, outside) = (dir.path().join("canaries"), dir.path().join("outside"));
         std::fs::create_dir(&canaries).unwrap();
@@ -94,6 +103,11 @@ async fn no_run_springs_a_trap_or_follows_a_link() {
         lay(&nested, &canaries);
         lay(&work, &canaries);
         write(&work, b"b.txt", b"dirty\n");
+        if way == Way::Branch {
+            // With a filter for everything, there is no branch.
+            write(&work, b".gitattributes", b"* diff=x merge=x\n");
+            write(&nested, b".gitattributes", b"* diff=x merge=x\n");
+        }
 
         let mut world = World::new(&[]);
         world.workspace.clone_from(&work);
@@ -101,8 +115,15 @@ async fn no_run_springs_a_trap_or_follows_a_link() {
         if apply {
             world.options.delivery = Delivery::Patch(dir.path().join("result.patch"));
         }
-        let ran = world.run(PLAN, coder).await;
+        let ran = world
+            .run(PLAN, move |ask| match (way, ask.role, ask.ordinal) {
+                // What belongs to a repository of its own is on no branch.
+                (Way::Branch, Role::Worker, 3) => write_file("c.txt", "3\n"),
+                _ => coder(ask),
+            })
+            .await;
         assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+        assert_eq!(ran.summary.branch.is_some(), way == Way::Branch, "{way:?}");
         let fired: Vec<_> = std::fs::read_dir(&canaries)
             .unwrap()
             .map(|entry| entry.unwrap().file_name())

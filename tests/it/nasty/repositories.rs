@@ -173,7 +173,7 @@ fn ignored_whole(top: &Path) -> PathBuf {
     top.join("tmp/work")
 }
 
-fn submodules(top: &Path) -> PathBuf {
+pub fn submodules(top: &Path) -> PathBuf {
     let library = two_commits(&top.join("library"));
     let work = repository(&top.join("work"), &[("a", "1\n")]);
     for name in ["inside", "away"] {

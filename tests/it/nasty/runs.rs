@@ -77,6 +77,25 @@ async fn every_workspace_is_worked_on_and_left_as_it_was() {
         .await;
 }
 
+/// A path that the journal cannot hold would name another directory when the result is applied.
+#[tokio::test]
+async fn a_workspace_that_no_record_can_name_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut world = World::new(&[]);
+    let name = std::ffi::OsStr::from_bytes(b"work\xff");
+    world.workspace = world.workspace.join(name);
+    std::fs::create_dir(&world.workspace).unwrap();
+    let server = FakeModel::start(script).await;
+    let refused = run::start(world.order(PLAN, connect(&server))).await;
+    let Err(error) = refused else {
+        panic!("it was worked on");
+    };
+    assert!(
+        error.to_string().contains("work\\xFF is no UTF-8"),
+        "{error}"
+    );
+}
+
 /// A turn that wrote costs one process of the store, however many turns there are.
 #[tokio::test]
 async fn a_turn_s_snapshot_is_one_process() {
