@@ -41,6 +41,9 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
+    if std::env::args().any(|argument| argument == "--serve") {
+        return runtime.block_on(turns::serve());
+    }
     let mut figures = Map::new();
     for name in PARTS {
         if only.is_none() && APART.contains(&name) {

@@ -1,11 +1,18 @@
 //! What a turn costs beside model and tools: processor time and memory, at 1, 16 and 256 agents at once,
-//! over a model without delay and sandboxes in memory.
+//! over sandboxes in memory and a model without delay: a server of chat completions in a process of its
+//! own, and for comparison one in this process, without HTTP and JSON between.
 
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use wharf::model::{About, Error, Model, Reply, Request};
+use wharf::model::{self, About, Error, Model, Provider, Reply, Request};
 use wharf::run;
 
 use crate::{dag, world};
@@ -45,19 +52,95 @@ impl Model for Reader {
     }
 }
 
+/// A server of chat completions without delay, in a process of its own; it ends with this value.
+struct Server {
+    child: Child,
+    base_url: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .arg("--serve")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let said = child.stdout.take().unwrap();
+        BufReader::new(said).read_line(&mut line).unwrap();
+        let base_url = format!("http://127.0.0.1:{}/v1", line.trim());
+        Self { child, base_url }
+    }
+
+    fn model(&self) -> Arc<dyn Model> {
+        let provider = Provider::openai(Some(self.base_url.clone()), None);
+        let providers = BTreeMap::from([("openai".to_owned(), provider)]);
+        model::open("openai/bench", &providers).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What is gone already needs no end.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Serves until the process is ended.
+pub async fn serve() {
+    let path = "/v1/chat/completions";
+    let router = axum::Router::new()
+        .route(path, axum::routing::post(answer))
+        .layer(axum::extract::DefaultBodyLimit::disable());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("{}", listener.local_addr().unwrap().port());
+    axum::serve(listener, router).await.unwrap();
+}
+
+/// As `Reader`, streamed in three events; how far the agent is, the results in its request tell.
+async fn answer(body: String) -> impl IntoResponse {
+    let done = body.matches("\"role\":\"tool\"").count() as u32;
+    let (name, arguments) = match done {
+        ..TURNS => (
+            "read_file",
+            json!({"path": "lines.txt", "offset": done + 1, "limit": 20}),
+        ),
+        _ => (
+            "submit_report",
+            json!({"status": "done", "summary": "read it"}),
+        ),
+    };
+    let call = json!({"index": 0, "id": format!("call_{done}"), "type": "function",
+        "function": {"name": name, "arguments": arguments.to_string()}});
+    let events = [
+        json!({"choices": [{"index": 0, "delta": {"role": "assistant", "tool_calls": [call]}}]}),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": body.len() / 4, "completion_tokens": 30}}),
+    ];
+    let events: String = events.iter().map(|e| format!("data: {e}\n\n")).collect();
+    let text = format!("{events}data: [DONE]\n\n");
+    ([(CONTENT_TYPE, "text/event-stream")], text)
+}
+
 pub async fn measure() -> Value {
+    let server = Server::start();
     // A first run is not counted: what is made once is made in it.
-    whole(1).await;
+    whole(1, server.model()).await;
     let mut figures = serde_json::Map::new();
     for agents in AGENTS {
-        let (peak, cpu) = (world::peak_kib(), world::cpu_ms());
-        whole(agents).await;
         let turns = agents as f64 * f64::from(TURNS + 1);
+        let (peak, cpu) = (world::peak_kib(), world::cpu_ms());
+        whole(agents, server.model()).await;
         let grown = world::peak_kib().saturating_sub(peak) as f64;
+        let wire = world::cpu_ms();
+        whole(agents, Arc::new(Reader)).await;
+        let bare = world::cpu_ms();
         figures.insert(
             format!("agents_{agents}"),
             json!({
-                "cpu_ms_a_turn": world::rounded((world::cpu_ms() - cpu) / turns),
+                "cpu_ms_a_turn": world::rounded((wire - cpu) / turns),
+                "cpu_ms_a_turn_without_wire": world::rounded((bare - wire) / turns),
                 "peak_kib_an_agent": world::rounded(grown / agents as f64),
             }),
         );
@@ -66,7 +149,7 @@ pub async fn measure() -> Value {
 }
 
 /// One run of so many agents at once, unverified.
-async fn whole(agents: usize) {
+async fn whole(agents: usize, model: Arc<dyn Model>) {
     let dir = tempfile::tempdir().unwrap();
     let workspace = dir.path().join("workspace");
     std::fs::create_dir(&workspace).unwrap();
@@ -83,7 +166,7 @@ async fn whole(agents: usize) {
             "  - {{id: n{n}, role: coder, brief: Do part {n}}}\n"
         ));
     }
-    let mut order = dag::order(dir.path(), text, Arc::new(Reader));
+    let mut order = dag::order(dir.path(), text, model);
     order.options.verify = false;
     let summary = run::start(order).await.unwrap();
     assert_eq!(summary.exit_code, 0, "{}", summary.reason);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Stop;
 use super::history::{Part, Size};
 use super::words::fenced;
-use super::work::Worker;
+use super::work::{Worker, reply_tokens};
 use crate::model::{Finish, Message, Reply, Request};
 use crate::tools::clip;
 
@@ -49,8 +49,11 @@ pub enum Way {
     NotSummarised { reason: String, tokens: u64 },
     /// Old turns were dropped or long results clipped.
     Dropped,
-    /// The model found the request too long.
-    Overflowed,
+    /// The model found the request too long, and perhaps said how many tokens it holds.
+    Overflowed {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
+    },
 }
 
 impl Way {
@@ -98,10 +101,32 @@ impl Worker<'_> {
     }
 
     /// The model found the request too long: less goes out from now on.
-    pub(super) async fn overflowed(&mut self) -> Result<(), Stop> {
+    pub(super) async fn overflowed(&mut self, window: Option<u64>) -> Result<(), Stop> {
         let before = self.history.size();
-        self.history.overflowed();
-        self.tell_shortened(Way::Overflowed, before).await
+        self.learn(window);
+        self.tell_shortened(Way::Overflowed { window }, before)
+            .await
+    }
+
+    /// Takes a window that is smaller than the one that was taken to be there; without one, what fits can
+    /// only be guessed.
+    fn learn(&mut self, window: Option<u64>) {
+        let Some(window) = window.filter(|&told| told < self.window) else {
+            return self.history.overflowed();
+        };
+        let (asked, sent) = (self.request.reply_tokens, self.history.estimate());
+        let reply = reply_tokens(asked, window);
+        self.window = window;
+        self.summary_window = self.summary_window.min(window);
+        self.request.reply_tokens = reply;
+        self.history.resize(window, reply);
+        // By our own count it had fitted: then that count is what is wrong, unless a shorter reply leaves
+        // room for half as much again.
+        let fitted = sent.saturating_add(asked) <= window;
+        let roomy = reply < asked && sent.saturating_add(sent / 2 + reply) <= window;
+        if fitted && !roomy {
+            self.history.overflowed();
+        }
     }
 
     /// Does what an earlier process recorded at this point of the conversation.
@@ -128,9 +153,9 @@ impl Worker<'_> {
                     self.condensing.failed += 1;
                     self.used.tokens += tokens;
                 }
-                Way::Overflowed => {
+                Way::Overflowed { window } => {
                     self.history.fit();
-                    self.history.overflowed();
+                    self.learn(window);
                     self.overflows += 1;
                     self.history.elide();
                 }

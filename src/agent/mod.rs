@@ -218,7 +218,11 @@ pub enum Stop {
     Model { reason: String, hint: String },
     /// The request is longer than the model takes: the loop elides and asks again.
     #[error("the request did not fit the model's context window")]
-    ContextOverflow,
+    ContextOverflow {
+        /// The tokens that the model says it holds, where it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
+    },
     /// A sandbox could not be opened, or the run's own disk failed.
     #[error("the sandbox failed: {reason}")]
     Environment { reason: String },
@@ -271,7 +275,7 @@ impl Stop {
                 "invalid_response"
             }
             Self::Model { .. } => "model_error",
-            Self::ContextOverflow => "context_overflow",
+            Self::ContextOverflow { .. } => "context_overflow",
             Self::Environment { .. } | Self::Broken { .. } => "sandbox_lost",
             Self::Hook { .. } => "denied",
             Self::Cancelled => "cancelled",

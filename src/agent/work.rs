@@ -58,6 +58,8 @@ pub(super) struct Worker<'a> {
     /// How an earlier process shortened the conversation, each with the turns done before.
     pub shortened: VecDeque<(u32, Way)>,
     pub condensing: Condensing,
+    /// Tokens that a request and its reply may hold, as far as that is known.
+    pub window: u64,
     /// Tokens that the model which sums up takes.
     pub summary_window: u64,
     /// Answers in a row without a usable call.
@@ -78,8 +80,7 @@ impl<'a> Worker<'a> {
     fn new(assignment: Assignment, checkpoint: &'a dyn Checkpoint) -> Self {
         let limits = &assignment.role.limits;
         let window = assignment.context_window;
-        // A small window is shared: the reply may not take the room of the request.
-        let reply_tokens = limits.reply_tokens.min((window / 4).max(1));
+        let reply_tokens = reply_tokens(limits.reply_tokens, window);
         let specs: Vec<ToolSpec> = assignment.tools.specs().iter().map(shown).collect();
         let history = History::new(
             &assignment.system,
@@ -115,6 +116,7 @@ impl<'a> Worker<'a> {
             past: assignment.past,
             shortened: assignment.shortened.into(),
             condensing: Condensing::default(),
+            window,
             summary_window: assignment.summary_window,
             barren: 0,
             overflows: 0,
@@ -257,11 +259,11 @@ impl<'a> Worker<'a> {
                     self.settle_estimate(estimate, &reply);
                     return Ok(reply);
                 }
-                Err(Stop::ContextOverflow) if self.overflows < OVERFLOWS => {
+                Err(Stop::ContextOverflow { window }) if self.overflows < OVERFLOWS => {
                     self.overflows += 1;
-                    self.overflowed().await?;
+                    self.overflowed(window).await?;
                 }
-                Err(Stop::ContextOverflow) => {
+                Err(Stop::ContextOverflow { .. }) => {
                     return Err(Stop::Model {
                         reason: "the conversation does not fit its context window".to_string(),
                         hint:
@@ -297,6 +299,11 @@ impl<'a> Worker<'a> {
             }),
         }
     }
+}
+
+/// A small window is shared: the reply may not take the room of the request.
+pub(super) fn reply_tokens(limit: u64, window: u64) -> u64 {
+    limit.min((window / 4).max(1))
 }
 
 fn shown(spec: &tools::Spec) -> ToolSpec {

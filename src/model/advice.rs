@@ -72,7 +72,8 @@ fn unreached(url: &str, reason: &str) -> String {
     let reason = reason.to_lowercase();
     if reason.contains("certificate") || reason.contains("tls") {
         return "the server's certificate is not trusted here, or it speaks no TLS: see whether \
-                base_url should begin with http:// or a proxy signs its own certificates"
+                base_url should begin with http://, or name the file of the authority that signed it in \
+                SSL_CERT_FILE (a proxy may sign certificates of its own)"
             .to_owned();
     }
     if reason.contains("dns") || reason.contains("resolve") || reason.contains("lookup") {

@@ -1,5 +1,7 @@
 //! One model of one server over any wire: a single attempt, in the form the server was found to need.
 
+use std::borrow::Cow;
+
 use futures::future::BoxFuture;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
@@ -54,20 +56,35 @@ impl Client {
     async fn attempt(&self, request: &Request) -> Result<Reply, Error> {
         let messages = outgoing::prepare(request)?;
         self.check_tools(request)?;
+        let mut request = Cow::Borrowed(request);
+        self.limit_reply(&mut request);
         let start = self.profile.quirks();
         let begun = self.learned.over(start);
         let mut quirks = begun;
         let mut tried = vec![quirks];
         loop {
-            let error = match self.once(request, &messages, &mut quirks).await {
+            let error = match self.once(&request, &messages, &mut quirks).await {
                 Ok(reply) => {
                     self.learned.keep(start, begun, quirks, profile::shared());
-                    self.tell(begun, quirks, request);
+                    self.tell(begun, quirks, &request);
                     return Ok(reply);
                 }
                 Err(error) => error,
             };
-            let holds = |part| self.holds(part, request, &messages, quirks);
+            // Each figure is smaller than the one before, but a server may name ever smaller ones.
+            let shorter = error.reply_limit(request.reply_tokens);
+            if let Some(most) = shorter.filter(|_| tried.len() < FORMS) {
+                tracing::warn!(
+                    "{} writes at most {most} tokens at once: agent.reply_tokens {} is not sent",
+                    self.about.name,
+                    request.reply_tokens
+                );
+                self.learned.keep_reply_tokens(most);
+                self.limit_reply(&mut request);
+                tried.push(quirks);
+                continue;
+            }
+            let holds = |part| self.holds(part, &request, &messages, quirks);
             match profile::taught(self.profile, quirks, &error, &holds) {
                 Some(other) if tried.len() < FORMS && !tried.contains(&other) => {
                     tried.push(other);
@@ -75,6 +92,14 @@ impl Client {
                 }
                 _ => return Err(error),
             }
+        }
+    }
+
+    /// Asks for no longer a reply than the model was found to write.
+    fn limit_reply(&self, request: &mut Cow<'_, Request>) {
+        let most = self.learned.reply_tokens(request.reply_tokens);
+        if most < request.reply_tokens {
+            request.to_mut().reply_tokens = most;
         }
     }
 

@@ -16,6 +16,8 @@ const IDLE_KEPT: Duration = Duration::from_secs(4);
 const ERROR_CAP: usize = 64 << 10;
 /// Bytes a whole plain answer may have.
 const ANSWER_CAP: usize = 16 << 20;
+/// Bytes of a streamed one: each token comes in an object of some hundred bytes.
+const STREAM_CAP: usize = 128 << 20;
 
 /// How long each part of an attempt may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +142,7 @@ impl Http {
             response,
             shown: self.shown.clone(),
             first: Some((begun + limit, limit)),
+            read: 0,
             end: begun + self.limits.total,
             limits: self.limits,
         };
@@ -194,6 +197,8 @@ pub struct Body {
     pub shown: String,
     /// Until the first piece came: when it must be there, and the limit that says so.
     first: Option<(Instant, Duration)>,
+    /// Bytes so far.
+    read: usize,
     end: Instant,
     limits: Limits,
 }
@@ -266,7 +271,13 @@ impl Body {
             (self.end, self.limits.total)
         };
         match tokio::time::timeout_at(by, self.response.chunk()).await {
-            Ok(Ok(piece)) => Ok(piece),
+            Ok(Ok(piece)) => {
+                self.read += piece.as_ref().map_or(0, Bytes::len);
+                match self.read > STREAM_CAP {
+                    true => Err(self.cut("the answer is too long")),
+                    false => Ok(piece),
+                }
+            }
             Ok(Err(error)) => Err(self.cut(cause(&error))),
             Err(_) => Err(Error::Timeout {
                 url: self.shown.clone(),

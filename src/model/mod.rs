@@ -25,6 +25,7 @@ pub mod secret;
 mod sse;
 mod status;
 mod stream;
+mod told;
 mod wait;
 mod wire;
 
@@ -216,6 +217,20 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Tokens past which a figure is none: no request of any model holds so many.
+    const MOST: u64 = 1_000_000_000;
+
+    /// The figures of a server; None where it counted nothing, or more than there can be.
+    pub fn told(input: u64, output: u64, cached: u64) -> Option<Self> {
+        let counts = input.max(output).max(cached);
+        (counts > 0 && counts <= Self::MOST).then_some(Self {
+            input: input.max(cached),
+            output,
+            cached,
+            estimated: false,
+        })
+    }
+
     /// What a request of `sent` bytes and a reply of `received` bytes may have counted.
     pub fn estimate(sent: usize, received: usize) -> Self {
         let tokens = |bytes: usize| (bytes as u64).div_ceil(4).max(1);

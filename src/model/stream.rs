@@ -40,6 +40,8 @@ pub enum Form {
 pub async fn read(mut body: Body, fold: &mut (impl Fold + ?Sized)) -> Result<Form, Error> {
     let mut begun = Vec::new();
     while sniff(&begun, &body.kind()) == Looks::Blank {
+        // Blank lines say nothing in either form; they only show that somebody is there.
+        begun.clear();
         match body.next().await {
             Ok(Some(piece)) => begun.extend_from_slice(&piece),
             // A server that fails before it says anything closes in one way or the other.
@@ -85,6 +87,8 @@ fn sniff(begun: &[u8], kind: &str) -> Looks {
         None => Looks::Blank,
         Some(b'{' | b'[') => Looks::Json,
         Some(b'<') => Looks::Page,
+        // No JSON begins with the letters of `data`, `event`, `id`, `retry` or with a comment's colon.
+        Some(b'd' | b'e' | b'i' | b'r' | b':') if !kind.contains("html") => Looks::Events,
         Some(_) if kind.contains("json") => Looks::Json,
         Some(_) if kind.contains("html") => Looks::Page,
         Some(_) => Looks::Events,

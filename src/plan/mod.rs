@@ -302,6 +302,8 @@ pub struct OwnTool {
     pub description: String,
     pub schema: serde_json::Value,
     pub command: String,
+    /// Calls a minute, all agents of a run together; None: as many as there are.
+    pub per_minute: Option<u32>,
 }
 
 /// How much a model should think before it answers.

@@ -345,6 +345,9 @@ pub(super) struct OwnTool {
     #[schemars(with = "Option<serde_json::Map<String, Value>>")]
     pub schema: Option<Value>,
     pub command: String,
+    /// Calls a minute, all agents of a run together; default: as many as there are. More wait.
+    #[schemars(range(min = 1))]
+    pub per_minute: Option<Count>,
 }
 
 /// A node of the DAG.

@@ -268,7 +268,10 @@ pub(super) fn own_tools(
             let message = format!("`{name}` is a tool of Wharf's own");
             return Err(at.key_fault(message, "choose another name"));
         }
+        let mut per_minute: u32 = 0;
+        check::count(&at.key("per_minute"), tool.per_minute, 1, &mut per_minute)?;
         let own = OwnTool {
+            per_minute: (per_minute > 0).then_some(per_minute),
             description: check::text(&at.key("description"), &tool.description)?,
             schema: tool_schema(&at.key("schema"), tool.schema.as_ref())?,
             command: check::text(&at.key("command"), &tool.command)?,

@@ -179,7 +179,13 @@ impl Plan {
     }
 
     fn tool_keys(&self) -> Option<Value> {
-        let tool = |tool: &super::OwnTool| json!({"description": tool.description, "schema": tool.schema, "command": tool.command});
+        let tool = |tool: &super::OwnTool| {
+            let mut keys = json!({"description": tool.description, "schema": tool.schema, "command": tool.command});
+            if let Some(rate) = tool.per_minute {
+                keys["per_minute"] = json!(rate);
+            }
+            keys
+        };
         let tools = self
             .tools
             .iter()

@@ -12,6 +12,7 @@ use crate::id::{RoleName, RunId};
 use crate::journal::{self, Event, Writer};
 use crate::run::again::past::Past;
 use crate::run::allow::consent::Office;
+use crate::run::allow::rate::Rates;
 use crate::run::board::{Board, Notice, Totals, Watch};
 use crate::run::call::gate::Gates;
 use crate::run::call::pot::Pot;
@@ -49,6 +50,8 @@ pub(super) struct Shared {
     pub models: Models,
     pub pot: Pot,
     pub gates: Gates,
+    /// How often tools of the operator's may be called.
+    pub rates: Rates,
     /// Models that nobody asks any more, each with reason and hint: the key, the quota or the address failed.
     pub hopeless: watch::Sender<BTreeMap<String, (String, String)>>,
     /// Limits that were warned of, each once for the whole run.

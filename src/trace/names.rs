@@ -70,6 +70,8 @@ pub const ROUND: &str = "wharf.round";
 pub const ROLE_KIND: &str = "wharf.role.kind";
 /// Attempts behind one logical model call, the first included.
 pub const ATTEMPTS: &str = "wharf.attempts";
+/// True where the server gave no figures and they are estimates.
+pub const USAGE_ESTIMATED: &str = "wharf.usage.estimated";
 pub const SANDBOX_RUNTIME: &str = "wharf.sandbox.runtime";
 /// What a run or an agent came to: `passed`, `failed`, `done` …
 pub const STATUS: &str = "wharf.status";

@@ -187,6 +187,9 @@ impl Span {
         for (key, number) in pairs {
             self.set(key, number.into());
         }
+        if end.estimated {
+            self.set(names::USAGE_ESTIMATED, true.into());
+        }
         if let Some(id) = &end.response_id {
             self.set(names::RESPONSE_ID, id.as_str().into());
         }

@@ -44,6 +44,8 @@ pub struct ChatEnd {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cached_tokens: u64,
+    /// The server gave no figures: these are estimates, and so is the cost.
+    pub estimated: bool,
     pub cost_usd: Option<f64>,
     pub attempts: u32,
 }

@@ -885,7 +885,7 @@ async fn an_overflow_is_answered_with_a_shorter_request() {
     let model: Answer = Box::new(move |request| {
         calls_made += 1;
         if serde_json::to_string(&request.messages).unwrap().len() > 40_000 {
-            return Err(Stop::ContextOverflow);
+            return Err(Stop::ContextOverflow { window: None });
         }
         let line = format!("echo {}", "x".repeat(6_000) + &calls_made.to_string());
         Ok(reply(
@@ -906,12 +906,49 @@ async fn an_overflow_is_answered_with_a_shorter_request() {
     );
     assert!(world.asked() > 8, "{}", world.asked());
 
-    let world = World::new(vec![Box::new(|_| Err(Stop::ContextOverflow))]);
+    let world = World::new(vec![Box::new(|_| {
+        Err(Stop::ContextOverflow { window: None })
+    })]);
     assert!(matches!(
         world.work(with(|_| ())).await.ended,
         Err(Stop::Model { .. })
     ));
     assert_eq!(world.asked(), 4);
+}
+
+/// A window that was taken to be larger is learnt from the refusal: asked for too much once, never again.
+#[tokio::test]
+async fn a_window_that_the_model_tells_is_held_to_from_then_on() {
+    let refused = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = refused.clone();
+    let mut calls_made = 0;
+    let model: Answer = Box::new(move |request| {
+        calls_made += 1;
+        let size = serde_json::to_string(&request.messages).unwrap().len();
+        let (reply_tokens, window) = (request.reply_tokens, 8_192);
+        if size as u64 / 4 + reply_tokens > window {
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            return Err(Stop::ContextOverflow {
+                window: Some(window),
+            });
+        }
+        let line = format!("echo {}", "x".repeat(6_000) + &calls_made.to_string());
+        Ok(reply(
+            "",
+            &[("bash", json!({"command": line}).to_string())],
+            Finish::Calls,
+        ))
+    });
+    let world = World::new(vec![model]);
+    let mut assignment = with(|l| {
+        l.turns = 20;
+        l.reply_tokens = 8_000;
+    });
+    assignment.compaction.keep = 2;
+    let outcome = world.work(assignment).await;
+    let limit = "20 turns".into();
+    assert_eq!(outcome.ended, Err(Stop::AgentLimit { limit }));
+    assert_eq!(refused.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

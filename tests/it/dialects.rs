@@ -280,6 +280,38 @@ async fn thoughts_of_responses_go_back_as_they_came() {
     assert_eq!(server.violations(), Vec::<String>::new());
 }
 
+/// OpenRouter's details and Google's signatures: without them the next request is refused there.
+#[tokio::test]
+async fn what_hangs_on_thoughts_and_calls_goes_back_to_its_model_alone() {
+    let detail = json!({"type": "reasoning.encrypted", "index": 0, "data": "opaque+/=="});
+    let signature = json!({"google": {"thought_signature": "c2ln"}});
+    let delta = json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {
+        "reasoning": "hm", "reasoning_details": [detail],
+        "tool_calls": [{"index": 0, "id": "a", "extra_content": signature,
+            "function": {"name": "bash", "arguments": "{\"command\":\"ls\"}"}}]}}]});
+    let server = FakeModel::queue(vec![
+        Answer::raw(&[&format!("data: {delta}\n\ndata: [DONE]\n\n")]),
+        Answer::text("done"),
+        Answer::text("other"),
+    ])
+    .await;
+    let mine = provider(&server, Wire::OpenAi);
+    let model = open("m", &mine).unwrap();
+    let reply = model.ask(&request()).await.unwrap();
+    let second = after(&request(), &reply, None);
+    model.ask(&second).await.unwrap();
+    open("n", &mine).unwrap().ask(&second).await.unwrap();
+    let said = |number: usize| server.requests()[number]["messages"][2].clone();
+    assert_eq!(said(1)["reasoning_details"], json!([detail]));
+    assert!(said(1)["reasoning"].is_null(), "said once");
+    assert_eq!(said(1)["tool_calls"][0]["extra_content"], signature);
+    let other = said(2).to_string();
+    assert!(
+        !other.contains("opaque") && !other.contains("c2ln"),
+        "{other}"
+    );
+}
+
 #[tokio::test]
 async fn role_rules_and_short_ids_are_learnt() {
     let server = FakeModel::start(|ask| {
@@ -318,6 +350,46 @@ async fn role_rules_and_short_ids_are_learnt() {
     let last = server.requests()[5]["messages"].clone();
     assert_eq!(last[0]["content"], "You are a coder.\n\nfix it");
     assert_eq!(last[2]["content"], "out\n\ngo on");
+}
+
+/// A model that writes shorter replies than it was asked for says so once, over every wire.
+#[tokio::test]
+async fn the_longest_reply_of_a_model_is_learnt_from_its_refusal() {
+    let server = FakeModel::start(|ask| {
+        let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        let asked = names.iter().find_map(|name| ask.body[*name].as_u64());
+        match asked {
+            Some(asked) if asked > 2048 => {
+                let text = format!("max_tokens is too large: {asked}. This model supports at most 2048 completion tokens.");
+                Answer::status(400, &json!({"error": {"message": text}}).to_string(), &[])
+            }
+            _ => Answer::text("ok"),
+        }
+    })
+    .await;
+    for wire in [Wire::OpenAi, Wire::Anthropic, Wire::Responses] {
+        let before = server.requests().len();
+        let model = open("m", &provider(&server, wire)).unwrap();
+        for _ in 0..2 {
+            assert_eq!(model.ask(&request()).await.unwrap().text, "ok");
+        }
+        assert_eq!(server.requests().len() - before, 3, "{wire:?}");
+        let mut small = request();
+        small.reply_tokens = 512;
+        model.ask(&small).await.unwrap();
+        let last = server.requests().pop().unwrap().to_string();
+        assert!(last.contains(":512"), "a smaller wish stays: {last}");
+    }
+    // One that names ever smaller figures is not followed without end.
+    let mocking = FakeModel::start(|ask| {
+        let asked = ask.body["max_tokens"].as_u64().unwrap();
+        let text = format!("max_tokens: {asked} > {}, which is the maximum", asked - 1);
+        Answer::status(400, &json!({"error": {"message": text}}).to_string(), &[])
+    })
+    .await;
+    let model = open("m", &provider(&mocking, Wire::OpenAi)).unwrap();
+    model.ask(&request()).await.unwrap_err();
+    assert_eq!(mocking.requests().len(), 4);
 }
 
 #[tokio::test]

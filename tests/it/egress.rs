@@ -13,6 +13,6 @@ mod listed; // the key of the plan file, and the values it names
 #[path = "egress/reached.rs"]
 mod reached; // what is reached, and what is refused
 #[path = "egress/servers.rs"]
-mod servers; // servers on loopback that behave in every way
+pub mod servers; // servers on loopback that behave in every way
 #[path = "egress/world.rs"]
 mod world; // a toolbox as a plain child, clients of its proxy, a resolver of our own

@@ -14,7 +14,8 @@ use wharf::run::{self, Notice, Status, Summary};
 use crate::server::{Answer, Ask, FakeModel, Role, Spoken};
 use crate::world::{World, passes, report};
 
-/// A model of the scripted server over a wire. What is silent for 3 s is taken to be stuck.
+/// A model of the scripted server over a wire. What is silent for 3 s, or does not begin within 8 s, is
+/// taken to be stuck.
 fn connect(server: &FakeModel, wire: Wire) -> Arc<dyn Model> {
     open("fake/m", &provider(server, wire))
 }
@@ -30,6 +31,7 @@ fn provider(server: &FakeModel, wire: Wire) -> Provider {
 fn open(spec: &str, provider: &Provider) -> Arc<dyn Model> {
     let limits = Limits {
         idle: Duration::from_secs(3),
+        first_byte: Duration::from_secs(8),
         ..Limits::default()
     };
     let providers = BTreeMap::from([(provider.name.clone(), provider.clone())]);
@@ -142,6 +144,7 @@ fn troubles(spoken: Spoken, last: Answer) -> Vec<Answer> {
         inside(spoken),
         pieces(": ping\n\n: ping\n\n", Duration::from_secs(600), ""),
         Answer::raw(&[&"x".repeat(2 << 20)]),
+        Answer::Silence,
         half().finish("tool_calls"),
         look(101).finish("length"),
         overflow(spoken),
@@ -202,10 +205,10 @@ async fn all_faults(spoken: Spoken, wire: Wire) {
     assert_eq!(summary.status, Status::Passed, "{}", summary.reason);
     assert_eq!(summary.summary, "All of it was looked at.");
     assert_eq!(*seen.lock().unwrap(), lengths);
-    // Seven faults and the overflow each; what was answered by half a call is no failed attempt.
+    // Eight faults and the overflow each; what was answered by half a call is no failed attempt.
     let notes = *notes.lock().unwrap();
     assert_eq!(notes, 3 * 2, "each agent's notes, asked for twice");
-    assert_eq!(ended.failed_attempts(), 3 * 8 + 1 + notes / 2);
+    assert_eq!(ended.failed_attempts(), 3 * 9 + 1 + notes / 2);
     let ran = ended.count(|event| matches!(event, Event::ModelAnswered { .. }));
     assert_eq!(ran, server.requests().len() - ended.failed_attempts());
     drop(ended.world);
@@ -224,6 +227,253 @@ async fn messages_survive_every_fault_for_every_agent() {
 #[tokio::test]
 async fn responses_survive_every_fault_for_every_agent() {
     all_faults(Spoken::Responses, Wire::Responses).await;
+}
+
+/// A plan whose conversations are summed up past eight messages.
+const LONG: &str = "version: 1
+task: Do it
+acceptance: {criteria: [It is done]}
+compaction: {keep: 2, messages: 8}
+subtasks: [{id: a, role: coder, brief: BRIEF a.}]
+";
+
+fn asks_for_notes(ask: &Ask) -> bool {
+    ask.tools.is_empty() && ask.messages[0].to_string().contains("keep the notes")
+}
+
+/// Whoever looks `looks` times and then hands in what is due; the notes are answered by `notes`, which
+/// counts its questions from 0.
+fn looking(
+    looks: usize,
+    notes: impl Fn(&Ask, usize) -> Answer + Send + Sync + 'static,
+) -> impl Fn(&Ask) -> Answer + Send + Sync + 'static {
+    let seen: Mutex<(BTreeMap<Role, usize>, usize)> = Mutex::default();
+    move |ask| {
+        let mut seen = seen.lock().unwrap();
+        if asks_for_notes(ask) {
+            seen.1 += 1;
+            return notes(ask, seen.1 - 1);
+        }
+        let place = seen.0.entry(ask.role).or_default();
+        *place += 1;
+        match (ask.role, *place) {
+            (Role::Worker, place) if place <= looks => look(place),
+            (Role::Worker, _) => report("done", "nothing to do"),
+            (Role::Verifier, 1) => look(0),
+            (Role::Verifier, _) => passes(&["It is done"], "#1"),
+            _ => Answer::text("Done."),
+        }
+    }
+}
+
+/// The call for a summary of a conversation meets each fault once, and each time it is had in the end.
+async fn faults_of_notes(spoken: Spoken, wire: Wire) {
+    let at_once = [("retry-after-ms", "5")];
+    let faults = vec![
+        Answer::status(429, "{\"error\":{\"message\":\"slow down\"}}", &at_once),
+        Answer::status(503, "<html>Bad gateway</html>", &at_once),
+        Answer::status(529, "", &at_once),
+        Answer::text(&"Notes that are never whole. ".repeat(40)).cut(400),
+        inside(spoken),
+        pieces(": ping\n\n: ping\n\n", Duration::from_secs(600), ""),
+        Answer::raw(&[&"x".repeat(2 << 20)]),
+        Answer::Silence,
+    ];
+    let count = faults.len();
+    let server = FakeModel::start(looking(28, move |_, number| match number % 2 {
+        0 => faults
+            .get(number / 2)
+            .cloned()
+            .unwrap_or_else(|| Answer::text("?")),
+        _ => Answer::text("Task: look. Open: nothing."),
+    }))
+    .await;
+    let ended = end(LONG, vec![connect(&server, wire)]).await;
+    assert_eq!(server.violations(), Vec::<String>::new());
+    let done = |s: &run::SubtaskResult| s.status == SubtaskStatus::Done;
+    assert!(
+        ended.summary.subtasks.iter().all(done),
+        "{}",
+        ended.summary.reason
+    );
+    // Past eight messages after turn 4, and then after every third one: eight times before turn 28.
+    assert_eq!(ended.failed_attempts(), count);
+    let summed = ended
+        .count(|event| matches!(event, Event::Compacted { how, .. } if how["way"] == "summarised"));
+    assert!(summed >= count, "{summed}");
+    // 28 looks, the report, the verifier's two, and each of the notes; nothing else was asked.
+    assert_eq!(server.requests().len(), 28 + 1 + 2 + summed + count);
+}
+
+#[tokio::test]
+async fn the_notes_of_a_conversation_survive_every_fault_over_every_wire() {
+    tokio::join!(
+        faults_of_notes(Spoken::Chat, Wire::OpenAi),
+        faults_of_notes(Spoken::Messages, Wire::Anthropic),
+        faults_of_notes(Spoken::Responses, Wire::Responses),
+    );
+}
+
+/// What answers the question for notes and is none: after two in a row nobody asks for them any more, and
+/// the work goes on without.
+#[tokio::test]
+async fn notes_that_are_none_end_nothing_over_any_wire() {
+    for (spoken, wire) in [
+        (Spoken::Chat, Wire::OpenAi),
+        (Spoken::Messages, Wire::Anthropic),
+        (Spoken::Responses, Wire::Responses),
+    ] {
+        let lies = [
+            Answer::text("Half of the no").finish("length"),
+            Answer::text(" "),
+            Answer::call("bash", json!({"command": "touch never"})),
+            overflow(spoken),
+            Answer::status(400, r#"{"error":{"message":"no"}}"#, &[]),
+        ];
+        for lie in lies {
+            let shown = format!("{wire:?} {lie:?}");
+            let server = FakeModel::start(looking(10, move |_, _| lie.clone())).await;
+            let ended = end(LONG, vec![connect(&server, wire)]).await;
+            let done = |s: &run::SubtaskResult| s.status == SubtaskStatus::Done;
+            assert!(
+                ended.summary.subtasks.iter().all(done),
+                "{shown}: {}",
+                ended.summary.reason
+            );
+            assert_eq!(server.requests().len(), 10 + 1 + 2 + 2, "{shown}");
+            let none = |event: &Event| matches!(event, Event::Compacted { how, .. } if how["way"] == "not_summarised");
+            assert_eq!(ended.count(none), 2, "{shown}");
+        }
+    }
+}
+
+/// A refusal that nothing helps, met by one kind of agent alone: asked once, and told as what it is.
+#[tokio::test]
+async fn each_agent_that_is_refused_for_good_is_refused_once() {
+    let key = r#"{"error":{"message":"Incorrect API key provided","code":"invalid_api_key"}}"#;
+    for wire in [Wire::OpenAi, Wire::Anthropic, Wire::Responses] {
+        // Requests in all, and the exit code. The run's summary is asked for last, and can be done without.
+        let table = [
+            (Role::Coordinator, 1, 3),
+            (Role::Worker, 2, 3),
+            (Role::Verifier, 3, 3),
+            (Role::Other, 5, 0),
+        ];
+        for (refused, requests, code) in table {
+            let seen: Mutex<BTreeMap<Role, usize>> = Mutex::default();
+            let server = FakeModel::start(move |ask| {
+                let mut seen = seen.lock().unwrap();
+                let place = seen.entry(ask.role).or_default();
+                *place += 1;
+                match (ask.role, *place) {
+                    (role, _) if role == refused => Answer::status(401, key, &[]),
+                    (Role::Coordinator, _) => Answer::call(
+                        "submit_plan",
+                        json!({"summary": "split", "criteria": ["It is done"],
+                            "subtasks": [{"id": "a", "role": "coder", "brief": "BRIEF a.", "needs": []}]}),
+                    ),
+                    (Role::Worker, _) => report("done", "nothing to do"),
+                    (Role::Verifier, 1) => look(0),
+                    (Role::Verifier, _) => passes(&["It is done"], "#1"),
+                    (Role::Other, _) => Answer::text("Done."),
+                }
+            })
+            .await;
+            let ended = end(FREE, vec![connect(&server, wire)]).await;
+            let shown = format!(
+                "{wire:?} {refused:?}: {:?} {}",
+                ended.summary.status, ended.summary.reason
+            );
+            assert_eq!(ended.summary.exit_code, code, "{shown}");
+            assert_eq!(server.requests().len(), requests, "{shown}");
+            let told = serde_json::to_string(&ended.summary).unwrap();
+            assert!(
+                code == 0 || told.contains("Incorrect API key"),
+                "{shown}: {told}"
+            );
+        }
+    }
+}
+
+/// What no server counted is an estimate wherever it is shown.
+#[tokio::test]
+async fn tokens_that_no_server_counted_are_marked_as_estimated() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "submit_report",
+        "arguments": json!({"status": "done", "summary": "nothing to do"}).to_string()}}]});
+    let chunk = format!(
+        "data: {}\n\n",
+        json!({"choices": [{"delta": call, "finish_reason": "tool_calls"}]})
+    );
+    let server = FakeModel::start(move |_| Answer::raw(&[&chunk, "data: [DONE]\n\n"])).await;
+    let ended = end(&many(1, 1), vec![connect(&server, Wire::OpenAi)]).await;
+    let summary = serde_json::to_value(&ended.summary).unwrap();
+    assert_eq!(summary["usage"]["estimated"], true);
+    assert_eq!(summary["subtasks"][0]["usage"]["estimated"], true);
+    let report = std::fs::read_to_string(ended.world.state.join("runs/run/report.md")).unwrap();
+    assert!(report.contains("output tokens (estimated) in"), "{report}");
+}
+
+/// A server that cuts long requests without a word is given away by its own figures, once a run.
+#[tokio::test]
+async fn a_server_that_counts_less_than_it_was_sent_is_warned_of_once() {
+    let world = World::new(&[("big.txt", &"every line is another line\n".repeat(4_000))]);
+    let read = |from: usize| Answer::call("read_file", json!({"path": "big.txt", "offset": from}));
+    let seen = Mutex::new(0);
+    let server = FakeModel::start(move |_| {
+        let mut seen = seen.lock().unwrap();
+        *seen += 1;
+        match *seen {
+            3 => report("done", "nothing to do"),
+            other => read(other * 700),
+        }
+        .usage(900, 10)
+    })
+    .await;
+    let summary = run::start(world.order(&many(1, 1), connect(&server, Wire::OpenAi)))
+        .await
+        .unwrap();
+    let doubts = summary
+        .warnings
+        .iter()
+        .filter(|text| text.contains("counted 900 tokens"));
+    assert_eq!(doubts.count(), 1, "{:?}", summary.warnings);
+}
+
+/// A tool of the operator's that has a rate: the call beyond it waits, and the wait hears the cancel.
+#[tokio::test]
+async fn a_call_beyond_its_tool_s_rate_waits_and_can_be_stopped() {
+    let plan = "version: 1
+task: Do it
+tools: {ask: {description: Asks., command: echo asked, per_minute: 1}}
+roles: {coder: {tools: [ask]}}
+subtasks: [{id: a, role: coder, brief: BRIEF a.}]
+";
+    let world = World::new(&[("a.txt", "a\n")]);
+    let server = FakeModel::start(|ask| match ask.results().len() {
+        0 => Answer::calls(vec![("ask", json!({})), ("ask", json!({}))]),
+        _ => report("done", "nothing to do"),
+    })
+    .await;
+    let order = world.order(plan, connect(&server, Wire::OpenAi));
+    let stop = world.stop.clone();
+    let began = Instant::now();
+    let running = tokio::spawn(run::start(order));
+    while server.requests().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(
+        server.requests().len(),
+        1,
+        "the second call waits for a minute"
+    );
+    stop.exit_code
+        .store(130, std::sync::atomic::Ordering::SeqCst);
+    stop.cancel.cancel();
+    let summary = running.await.unwrap().unwrap();
+    assert_eq!(summary.status, Status::Interrupted, "{}", summary.reason);
+    assert!(began.elapsed() < Duration::from_secs(40));
+    drop(world);
 }
 
 /// Fixed subtasks without needs.

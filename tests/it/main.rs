@@ -31,6 +31,7 @@ mod dialects; // what servers differ in, learnt and known
 mod faults; // every fault, over every wire, for every agent
 mod messages; // Anthropic's protocol
 mod real; // servers named by the environment, ignored without
+mod roads; // proxies and certificates on the way to a server
 mod wire; // chat completions
 
 // One agent: the tool contract; every way to go wrong, and to end.

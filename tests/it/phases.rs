@@ -168,6 +168,27 @@ fn nothing() -> Answer {
     Answer::Silence
 }
 
+const OPEN: &str = "version: 1
+name: open
+task: Do the work
+model: openai/fake
+acceptance: {criteria: [It is done]}
+";
+
+#[tokio::test]
+async fn planning_and_the_run_s_summary_can_be_interrupted() {
+    if skipped() {
+        return;
+    }
+    let plans = |ask: &Ask| ask.role == Role::Coordinator;
+    let sums = |ask: &Ask| ask.role == Role::Other;
+    tokio::join!(
+        interrupted(Phase::asked("planning", OPEN, plans, half)),
+        interrupted(Phase::asked("its wait", OPEN, plans, later)),
+        interrupted(Phase::asked("the run's summary", OPEN, sums, nothing)),
+    );
+}
+
 #[tokio::test]
 async fn a_worker_s_wait_its_answer_and_its_notes_can_be_interrupted() {
     if skipped() {
@@ -180,6 +201,52 @@ async fn a_worker_s_wait_its_answer_and_its_notes_can_be_interrupted() {
         interrupted(Phase::asked("mid-stream", ONE, worker, half)),
         interrupted_notes(long),
     );
+}
+
+/// One agent in a tool, one that waits to ask again, one whose answer has begun, all at the same time: one
+/// signal reaches each of them.
+#[tokio::test]
+async fn agents_in_different_waits_are_interrupted_together() {
+    if skipped() {
+        return;
+    }
+    let three = "version: 1
+name: three
+task: Do the work
+model: openai/fake
+run: {parallel: 3}
+subtasks:
+  - {id: a, role: coder, brief: BRIEF a.}
+  - {id: b, role: coder, brief: BRIEF b.}
+  - {id: c, role: coder, brief: BRIEF c.}
+";
+    let operator = Operator::new();
+    put(&operator.work().join("keep.txt"), "keep\n");
+    let server = FakeModel::start(|ask| match &ask.first {
+        first if first.contains("BRIEF a.") => Answer::call(
+            "bash",
+            json!({"command": "sleep 600", "timeout_seconds": 600}),
+        ),
+        first if first.contains("BRIEF b.") => later(),
+        _ => half(),
+    })
+    .await;
+    let plan = operator.beside("plan.yaml", three);
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator.command(Some(&server), &args).spawn().unwrap();
+    let engine = engine();
+    until(LIMIT, "all three wait", async || {
+        server.requests().len() == 3 && sleeping(&engine, &operator).await == 1
+    })
+    .await;
+    send(&child, Signal::INT);
+    let said = finish(child).await;
+    says_interrupted(&operator, &said, 130);
+    none_left(&operator).await;
+    assert_eq!(server.requests().len(), 3, "nobody asks after it");
+    let result: Value = serde_json::from_str(&operator.of_run("result.json")).unwrap();
+    let next = result["next"].as_str().unwrap();
+    assert!(next.starts_with("wharf resume"), "{next}");
 }
 
 /// A worker that looks until its conversation is summed up; the notes never come.

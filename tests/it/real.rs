@@ -10,7 +10,10 @@ use wharf::model::{
     Wire, open,
 };
 
+use crate::operator::{Operator, skipped};
 use crate::server::{Answer, FakeModel};
+use crate::stops::none_left;
+use crate::world::put;
 
 #[expect(
     clippy::disallowed_methods,
@@ -230,4 +233,56 @@ async fn types_of_the_vendors_take_what_is_sent() {
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success());
     assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "9");
+}
+
+/// A whole run of a model too weak for it: whatever it says, the run ends in order, by itself, and is
+/// no success.
+async fn run_of_a_weak_model(provider: &str) {
+    if skipped() {
+        return;
+    }
+    let operator = Operator::new();
+    put(
+        &operator.work().join("price.py"),
+        "def price(x):\n    return x\n",
+    );
+    let plan = operator.beside(
+        "plan.yaml",
+        &format!(
+            "version: 1\nname: weak\ntask: Round prices to cents and prove it.\n\
+             model: real/{}\nproviders:\n  real: {provider}\n\
+             acceptance: {{commands: [\"grep -q round price.py\"], criteria: [Prices are rounded]}}\n\
+             agent: {{turns: 3, reply_tokens: 96, context_window: 4096}}\nrun: {{time: 4m, rounds: 1}}\n\
+             subtasks: [{{id: a, role: coder, brief: Round prices in price.py to cents.}}]\n",
+            named("WHARF_TEST_MODEL").unwrap_or_else(|| "smol".to_owned())
+        ),
+    );
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator.command(None, &args).spawn().unwrap();
+    let ended = tokio::time::timeout(
+        std::time::Duration::from_secs(400),
+        child.wait_with_output(),
+    );
+    let out = ended.await.expect("it ends by itself").unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let status = result["status"].as_str().unwrap();
+    assert!(matches!(status, "failed" | "limited"), "{result}");
+    assert!(matches!(out.status.code(), Some(1 | 5)), "{result}");
+    assert!(result["usage"]["calls"].as_u64() > Some(0), "{result}");
+    none_left(&operator).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a model server at WHARF_TEST_OPENAI_URL"]
+async fn chat_a_run_of_a_weak_model_ends_in_order() {
+    let url = named("WHARF_TEST_OPENAI_URL").expect("WHARF_TEST_OPENAI_URL names no server");
+    run_of_a_weak_model(&format!("{{kind: openai, base_url: \"{url}\"}}")).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a gateway that speaks messages at WHARF_TEST_ANTHROPIC_URL"]
+async fn messages_a_run_of_a_weak_model_ends_in_order() {
+    let url = named("WHARF_TEST_ANTHROPIC_URL").expect("WHARF_TEST_ANTHROPIC_URL names no server");
+    run_of_a_weak_model(&format!("{{kind: anthropic, base_url: \"{url}\"}}")).await;
 }

@@ -65,6 +65,7 @@ fn chat(parent: &Span, agent: &str, input: u64, output: u64) {
         input_tokens: input,
         output_tokens: output,
         cached_tokens: 3,
+        estimated: true,
         cost_usd: Some(0.25),
         attempts: 2,
     });

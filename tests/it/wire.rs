@@ -193,6 +193,73 @@ async fn odd_framing_byte_by_byte() {
     assert!(reply.usage.estimated);
 }
 
+/// Content types are what servers get wrong most often: what stands in the body counts.
+#[tokio::test]
+async fn events_are_read_whatever_type_they_are_said_to_have() {
+    let finished = chunk(r#"{"content":"hello"}"#, Some("stop"));
+    for kind in ["application/json", "text/plain", "application/octet-stream"] {
+        for before in [
+            "",
+            "\n\n",
+            ": comment\n\n",
+            "event: message\n",
+            "id: 1\n",
+            "retry: 1\n",
+        ] {
+            let text = format!("{before}{finished}data: [DONE]\n\n");
+            let pieces = text.bytes().map(|byte| (Duration::ZERO, vec![byte]));
+            let reply = ask_once(Answer::Raw(kind.into(), pieces.collect())).await;
+            assert_eq!(reply.unwrap().text, "hello", "{kind} {before:?}");
+        }
+    }
+}
+
+/// Whoever never stops sending is cut off by what a whole answer may have, not by the time it takes.
+#[tokio::test]
+async fn a_flood_of_nothing_ends_at_the_size_of_an_answer() {
+    let blank = (Duration::ZERO, vec![b'\n'; 1 << 20]);
+    let pieces = vec![blank; 200];
+    let server = FakeModel::start(move |ask| match ask.body["stream"] == true {
+        true => Answer::Raw("text/event-stream".into(), pieces.clone()),
+        false => Answer::status(200, &" ".repeat(17 << 20), &[]),
+    })
+    .await;
+    let error = model(&server).ask(&simple()).await.unwrap_err();
+    assert!(error.to_string().contains("too long"), "{error}");
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_broke_runs_none_of_its_calls() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "bash", "arguments": echo("x").to_string()}}]});
+    for reason in ["error", "abort", "network_error", "malformed_function_call"] {
+        let error = ask_once(Answer::raw(&[&chunk(&call.to_string(), Some(reason))])).await;
+        assert!(
+            matches!(error, Err(Error::Cut { .. })),
+            "{reason}: {error:?}"
+        );
+    }
+    let cut = ask_once(Answer::raw(&[&chunk(
+        &call.to_string(),
+        Some("MAX_TOKENS"),
+    )]))
+    .await;
+    assert_eq!(cut.unwrap().finish, Finish::Length);
+}
+
+#[tokio::test]
+async fn figures_that_cannot_be_are_estimated() {
+    for lie in ["18446744073709551615", "1e300", "-7", "\"many\""] {
+        let figures = format!(
+            "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{lie},\"completion_tokens\":{lie}}}}}\n\n"
+        );
+        let said = chunk(r#"{"content":"hello"}"#, Some("stop"));
+        let reply = ask_once(Answer::raw(&[&said, &figures, "data: [DONE]\n\n"])).await;
+        let usage = reply.unwrap().usage;
+        assert!(usage.estimated && usage.input < 10_000, "{lie}: {usage:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_stream_cut_anywhere_is_whole_or_an_error() {
     let server = FakeModel::start(|ask| {

@@ -45,7 +45,7 @@ pub struct History {
 impl History {
     /// An empty conversation within `window` tokens, of which `reply` are the reply's.
     pub fn new(system: &str, first: &str, compaction: Compaction, window: u64, reply: u64) -> Self {
-        let room = window.saturating_sub(reply).max(1) as f64;
+        let (room, soft) = bounds(&compaction, window, reply);
         Self {
             system: system.to_string(),
             first: first.to_string(),
@@ -54,10 +54,15 @@ impl History {
             dropped: Vec::new(),
             overhead: 0.0,
             factor: 1.0,
-            soft: (compaction.at * window as f64).min(room),
             compaction,
+            soft,
             room,
         }
+    }
+
+    /// Holds to another window from now on.
+    pub fn resize(&mut self, window: u64, reply: u64) {
+        (self.room, self.soft) = bounds(&self.compaction, window, reply);
     }
 
     /// Words that a summary may have.
@@ -205,4 +210,10 @@ impl History {
         self.room = (self.estimate() as f64 * 0.7).min(self.room * 0.9).max(1.0);
         self.soft = self.soft.min(self.room);
     }
+}
+
+/// What a request may have, and at how much eliding begins.
+fn bounds(compaction: &Compaction, window: u64, reply: u64) -> (f64, f64) {
+    let room = window.saturating_sub(reply).max(1) as f64;
+    (room, (compaction.at * window as f64).min(room))
 }

@@ -253,14 +253,11 @@ pub fn verbatim<'a>(native: &'a Value, model: &str, calls: &[Call]) -> Option<&'
 fn usage(map: &Map<String, Value>) -> Option<Usage> {
     let count = |key: &str| map.get(key).and_then(Value::as_u64).unwrap_or(0);
     let cached = count("cache_read_input_tokens");
-    let input = count("input_tokens") + cached + count("cache_creation_input_tokens");
-    let output = count("output_tokens");
-    (input + output > 0).then_some(Usage {
-        input,
-        output,
-        cached,
-        estimated: false,
-    })
+    let written = count("cache_creation_input_tokens");
+    let input = count("input_tokens")
+        .saturating_add(cached)
+        .saturating_add(written);
+    Usage::told(input, count("output_tokens"), cached)
 }
 
 #[cfg(test)]

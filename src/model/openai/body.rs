@@ -56,6 +56,8 @@ enum Line<'a> {
         reasoning_content: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<&'a Value>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
     },
@@ -71,6 +73,8 @@ struct ToolCall<'a> {
     #[serde(rename = "type")]
     class: &'static str,
     function: Written<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -144,7 +148,11 @@ fn line<'a>(message: &'a Message, model: &str, quirks: Quirks) -> Line<'a> {
             let thought = native
                 .as_ref()
                 .filter(|_| !calls.is_empty() && !quirks.has(Quirk::NoReasoning));
-            let kept = |field| thought.and_then(|native| fold::reasoning(native, model, field));
+            let details = thought.and_then(|native| fold::details(native, model));
+            // The list says all that the text says.
+            let text_alone = thought.filter(|_| details.is_none());
+            let kept = |field| text_alone.and_then(|native| fold::reasoning(native, model, field));
+            let written = |call: &'a Call| tool_call(call, native.as_ref(), model);
             Line::Assistant {
                 content: match text.trim().is_empty() {
                     false => Some(text),
@@ -152,7 +160,8 @@ fn line<'a>(message: &'a Message, model: &str, quirks: Quirks) -> Line<'a> {
                 },
                 reasoning_content: kept("reasoning_content"),
                 reasoning: kept("reasoning"),
-                tool_calls: calls.iter().map(tool_call).collect(),
+                reasoning_details: details,
+                tool_calls: calls.iter().map(written).collect(),
             }
         }
         Message::Tool { call_id, text, .. } => Line::Tool {
@@ -162,8 +171,9 @@ fn line<'a>(message: &'a Message, model: &str, quirks: Quirks) -> Line<'a> {
     }
 }
 
-fn tool_call(call: &Call) -> ToolCall<'_> {
+fn tool_call<'a>(call: &'a Call, native: Option<&'a Value>, model: &str) -> ToolCall<'a> {
     ToolCall {
+        extra_content: native.and_then(|native| fold::extra(native, model, &call.id)),
         id: &call.id,
         class: "function",
         function: Written {

@@ -25,6 +25,9 @@ struct Part {
     id: String,
     name: String,
     arguments: String,
+    /// What a server hangs on a call and wants back with it (`extra_content`: Google's signature of the
+    /// thought behind it).
+    extra: Option<Value>,
 }
 
 impl Calls {
@@ -45,7 +48,18 @@ impl Calls {
         if let Some(id) = piece["id"].as_str().filter(|_| part.id.is_empty()) {
             id.clone_into(&mut part.id);
         }
+        if let Some(extra) = piece.get("extra_content").filter(|extra| extra.is_object()) {
+            part.extra = Some(extra.clone());
+        }
         part.take(function(piece));
+    }
+
+    /// What hangs on each call, in the order of the calls; empty where nothing hangs on any.
+    pub fn extras(&self) -> Vec<Option<Value>> {
+        if self.parts.iter().all(|part| part.extra.is_none()) {
+            return Vec::new();
+        }
+        self.parts.iter().map(|part| part.extra.clone()).collect()
     }
 
     /// Takes a `function_call`.

@@ -1,11 +1,50 @@
 //! Deltas, or one whole message, become a reply.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::stream::{self, Stage};
 use super::super::wire::Answer;
 use super::super::{Finish, Message, Reply, Usage, ids};
 use super::calls::{Calls, Origin};
+
+/// The field of what was thought that is a list, and under which it is kept.
+const DETAILS: &str = "reasoning_details";
+/// Where what hangs on calls is kept, by id.
+const EXTRAS: &str = "extra_content";
+/// Fields of such a list's items that come in pieces.
+const PIECES: [&str; 3] = ["text", "summary", "data"];
+/// Finish reasons of an answer that its limit cut.
+const LENGTH: [&str; 8] = [
+    "length",
+    "max_tokens",
+    "max_output_tokens",
+    "max_completion_tokens",
+    "max_length",
+    "model_length",
+    "model_context_window_exceeded",
+    "token_limit",
+];
+/// Those of one that a filter stopped.
+const FILTERED: [&str; 6] = [
+    "content_filter",
+    "safety",
+    "recitation",
+    "prohibited_content",
+    "blocklist",
+    "refusal",
+];
+/// Those of one that broke: whatever came of it is not the whole of it.
+const BROKEN: [&str; 9] = [
+    "error",
+    "abort",
+    "aborted",
+    "cancelled",
+    "canceled",
+    "timeout",
+    "network_error",
+    "insufficient_system_resource",
+    "malformed_function_call",
+];
 
 /// What was read of one answer.
 #[derive(Debug, Default)]
@@ -15,6 +54,8 @@ pub struct Fold {
     reasoning: String,
     /// The field that the reasoning came in, and goes back in.
     reasoning_field: &'static str,
+    /// OpenRouter's form of what was thought, signatures included.
+    details: Vec<Value>,
     calls: Calls,
     finish: Option<String>,
     usage: Option<Usage>,
@@ -64,17 +105,21 @@ impl Answer for Fold {
         earlier: &[Message],
         size: usize,
     ) -> Result<Reply, String> {
+        let extras = self.calls.extras();
         let (mut calls, broken) = self.calls.whole();
         let refused = self.text.is_empty() && !self.refusal.is_empty();
         let text = if refused { self.refusal } else { self.text };
         if self.finish.is_none() && !(self.done && !(text.is_empty() && calls.is_empty())) {
             return Err("it ended before its finish reason".to_owned());
         }
-        let finish = match self.finish.as_deref() {
+        // Gateways hand other protocols' words on, some in capitals.
+        let reason = self.finish.as_deref().map(str::to_lowercase);
+        let finish = match reason.as_deref() {
             _ if refused => Finish::Filtered,
             None if broken => return Err("it ended inside a tool call".to_owned()),
-            Some("length" | "max_tokens" | "model_length") => Finish::Length,
-            Some("content_filter") => Finish::Filtered,
+            Some(word) if LENGTH.contains(&word) => Finish::Length,
+            Some(word) if FILTERED.contains(&word) => Finish::Filtered,
+            Some(word) if BROKEN.contains(&word) => return Err(format!("it ended as {word:?}")),
             _ if !calls.is_empty() => Finish::Calls,
             None | Some("stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence") => {
                 Finish::Stop
@@ -85,8 +130,24 @@ impl Answer for Fold {
         ids::settle(&mut calls, earlier);
         let written: usize = calls.iter().map(|c| c.name.len() + c.arguments.len()).sum();
         let written = written + text.len() + self.reasoning.len();
-        let native = (!self.reasoning.is_empty())
-            .then(|| json!({ "openai": model, self.reasoning_field: self.reasoning }));
+        let mut native = Map::new();
+        if !self.reasoning.is_empty() {
+            native.insert(self.reasoning_field.to_owned(), json!(self.reasoning));
+        }
+        if !self.details.is_empty() {
+            native.insert(DETAILS.to_owned(), json!(self.details));
+        }
+        if !extras.is_empty() {
+            let pairs = calls.iter().zip(extras);
+            let hung: Map<String, Value> = pairs
+                .filter_map(|(call, extra)| Some((call.id.clone(), extra?)))
+                .collect();
+            native.insert(EXTRAS.to_owned(), json!(hung));
+        }
+        if !native.is_empty() {
+            native.insert("openai".to_owned(), json!(model));
+        }
+        let native = (!native.is_empty()).then_some(Value::Object(native));
         Ok(Reply {
             text,
             calls,
@@ -112,6 +173,9 @@ impl Fold {
             self.reasoning_field = field;
             push(&mut self.reasoning, &part[field]);
         }
+        for detail in part[DETAILS].as_array().into_iter().flatten() {
+            join(&mut self.details, detail);
+        }
         let calls = part["tool_calls"].as_array();
         for call in calls.into_iter().flatten() {
             self.calls.add(call, origin);
@@ -122,6 +186,43 @@ impl Fold {
             Some(reason) => self.finish = Some(reason.to_owned()),
         }
     }
+}
+
+/// Adds a piece of what was thought: to the last one where it goes on with it.
+fn join(details: &mut Vec<Value>, piece: &Value) {
+    let same = |last: &&mut Value| {
+        let goes_on = ["type", "index"]
+            .iter()
+            .all(|key| last[*key] == piece[*key]);
+        goes_on && !piece["index"].is_null()
+    };
+    let (Some(last), Some(fields)) = (details.last_mut().filter(same), piece.as_object()) else {
+        details.push(piece.clone());
+        return;
+    };
+    for (key, value) in fields {
+        match (&mut last[key], value) {
+            (_, Value::Null) => {}
+            (Value::String(text), Value::String(more)) if PIECES.contains(&key.as_str()) => {
+                text.push_str(more);
+            }
+            (place, value) => *place = value.clone(),
+        }
+    }
+}
+
+/// What hung on a call of a model of this name.
+pub fn extra<'a>(native: &'a Value, model: &str, id: &str) -> Option<&'a Value> {
+    (native["openai"] == model)
+        .then(|| native[EXTRAS].get(id))
+        .flatten()
+}
+
+/// What a model of this name thought, in the form of details.
+pub fn details<'a>(native: &'a Value, model: &str) -> Option<&'a Value> {
+    (native["openai"] == model)
+        .then(|| native.get(DETAILS))
+        .flatten()
 }
 
 /// What a model of this name thought, kept by an earlier reply under this field.
@@ -156,12 +257,10 @@ fn usage(value: &Value) -> Option<Usage> {
     let cached = count(&value["prompt_tokens_details"]["cached_tokens"])
         .or_else(|| count(&value["prompt_cache_hit_tokens"]))
         .unwrap_or(0);
-    (input + output > 0).then_some(Usage {
-        input: input.max(cached),
-        output,
-        cached,
-        estimated: false,
-    })
+    // Where the sum is larger than its parts, thinking was counted apart: it is billed as output.
+    let sum = count(&value["total_tokens"]).unwrap_or(0);
+    let output = output.max(sum.saturating_sub(input));
+    Usage::told(input, output, cached)
 }
 
 #[cfg(test)]
@@ -213,6 +312,11 @@ mod tests {
             with(r#"{"content":"x"}"#, "content_filter").finish,
             Finish::Filtered
         );
+        assert_eq!(with(call, "MAX_TOKENS").finish, Finish::Length);
+        assert_eq!(
+            with(r#"{"content":"x"}"#, "SAFETY").finish,
+            Finish::Filtered
+        );
         assert_eq!(
             with(r#"{"content":"x"}"#, "odd").finish,
             Finish::Other("odd".into())
@@ -222,6 +326,62 @@ mod tests {
             (refused.text.as_str(), refused.finish),
             ("I will not", Finish::Filtered)
         );
+    }
+
+    #[test]
+    fn what_ended_as_broken_is_no_answer_however_whole_its_calls_look() {
+        let call =
+            r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"bash","arguments":"{}"}}]}"#;
+        for reason in ["error", "abort", "insufficient_system_resource"] {
+            let chunk = format!(r#"{{"choices":[{{"delta":{call},"finish_reason":"{reason}"}}]}}"#);
+            let error = fold(&[&chunk]).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn thinking_that_is_counted_apart_is_output_and_what_cannot_be_is_no_figure() {
+        let of = |text: &str| {
+            let value: Value = serde_json::from_str(text).unwrap();
+            usage(&value).map(|usage| (usage.input, usage.output, usage.cached))
+        };
+        let within = r#"{"prompt_tokens":10,"completion_tokens":30,"total_tokens":40,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        assert_eq!(of(within), Some((10, 30, 0)));
+        let apart = r#"{"prompt_tokens":10,"completion_tokens":30,"total_tokens":60,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        assert_eq!(of(apart), Some((10, 50, 0)));
+        for lie in [
+            r#"{"prompt_tokens":18446744073709551615,"completion_tokens":1}"#,
+            r#"{"prompt_tokens":1e300,"completion_tokens":1}"#,
+            r#"{"prompt_tokens":1,"completion_tokens":-5,"total_tokens":1e12}"#,
+            r#"{"prompt_tokens":-1,"completion_tokens":-1}"#,
+            r#"{"prompt_tokens":"9","completion_tokens":null}"#,
+            "null",
+        ] {
+            assert_eq!(of(lie), None, "{lie}");
+        }
+    }
+
+    #[test]
+    fn details_of_thinking_come_together_and_signatures_stay_with_their_calls() {
+        let reply = fold(&[
+            r#"{"choices":[{"delta":{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","index":0,"text":"a","format":"f"}]}}]}"#,
+            r#"{"choices":[{"delta":{"reasoning":"b","reasoning_details":[{"type":"reasoning.text","index":0,"text":"b","signature":null}]}}]}"#,
+            r#"{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","index":0,"signature":"c2ln"},{"type":"reasoning.encrypted","index":1,"data":"x"}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","extra_content":{"google":{"thought_signature":"s"}},"function":{"name":"bash","arguments":"{}"}},{"index":1,"id":"a","function":{"name":"bash","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+        ])
+        .unwrap();
+        let native = reply.native.unwrap();
+        let wanted = json!([
+            {"type": "reasoning.text", "index": 0, "text": "ab", "format": "f", "signature": "c2ln"},
+            {"type": "reasoning.encrypted", "index": 1, "data": "x"},
+        ]);
+        assert_eq!(details(&native, "m"), Some(&wanted));
+        assert_eq!(details(&native, "other"), None);
+        let (first, second) = (&reply.calls[0].id, &reply.calls[1].id);
+        let signature = json!({"google": {"thought_signature": "s"}});
+        assert_eq!(extra(&native, "m", first), Some(&signature));
+        assert_eq!(extra(&native, "m", second), None);
+        assert_eq!(extra(&native, "other", first), None);
     }
 
     #[test]

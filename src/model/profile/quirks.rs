@@ -1,7 +1,7 @@
 //! A server's departures from the common form, and where they are remembered.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use serde::Deserialize;
 
@@ -79,6 +79,8 @@ impl Quirks {
 pub struct Learned {
     provider: Arc<AtomicU32>,
     model: Arc<AtomicU32>,
+    /// The longest reply the model writes; 0 while that is not known.
+    reply: Arc<AtomicU64>,
 }
 
 impl Learned {
@@ -87,7 +89,21 @@ impl Learned {
         Self {
             provider: self.provider.clone(),
             model: Arc::default(),
+            reply: Arc::default(),
         }
+    }
+
+    /// The reply limit to send where `asked` is wished.
+    pub fn reply_tokens(&self, asked: u64) -> u64 {
+        match self.reply.load(Ordering::Relaxed) {
+            0 => asked,
+            most => asked.min(most),
+        }
+    }
+
+    /// Keeps that the model writes no longer replies than of `most` tokens.
+    pub fn keep_reply_tokens(&self, most: u64) {
+        self.reply.store(most, Ordering::Relaxed);
     }
 
     /// What is known, laid over what a profile starts with. Learnt bits are departures from it.

@@ -189,12 +189,7 @@ fn usage(value: &Value) -> Option<Usage> {
     let input = count(&value["input_tokens"]);
     let output = count(&value["output_tokens"]);
     let cached = count(&value["input_tokens_details"]["cached_tokens"]);
-    (input + output > 0).then_some(Usage {
-        input: input.max(cached),
-        output,
-        cached,
-        estimated: false,
-    })
+    Usage::told(input, output, cached)
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ pub(in crate::run) fn is_final(end: &AgentEnd) -> bool {
             | Stop::Hook { .. } => true,
             Stop::RunLimit(_)
             | Stop::Model { .. }
-            | Stop::ContextOverflow
+            | Stop::ContextOverflow { .. }
             | Stop::Environment { .. }
             | Stop::Broken { .. }
             | Stop::Cancelled => false,

@@ -113,6 +113,25 @@ impl Desk {
         ))))
     }
 
+    /// The same, and then its turn, where the operator gave its tool a rate.
+    pub async fn permit_in_turn(
+        &self,
+        tools: &Set,
+        call: Call,
+        id: &str,
+    ) -> Result<Result<Permit, Output>, Stop> {
+        let permitted = self.permit_call(tools, call, id).await?;
+        if let (Ok(permit), None) = (&permitted, &self.shared.script) {
+            let wait = self.shared.rates.wait(&permit.call.tool);
+            if !wait.is_zero() {
+                let tool = &permit.call.tool;
+                self.doing(&format!("{tool}: waits {} s for its rate", wait.as_secs()));
+                tokio::time::sleep(wait).await;
+            }
+        }
+        Ok(permitted)
+    }
+
     /// Somebody's word on a call that needs it.
     async fn consent(&self, call: &Call, need: &Need, id: &str) -> Result<Decided, Stop> {
         let office = &self.shared.consent;

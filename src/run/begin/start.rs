@@ -11,6 +11,7 @@ use crate::run::again::changed;
 use crate::run::again::past::Past;
 use crate::run::allow::consent::Office;
 use crate::run::allow::egress;
+use crate::run::allow::rate::Rates;
 use crate::run::begin::base::{self, Based};
 use crate::run::begin::fresh::Fresh;
 use crate::run::begin::kept::Kept;
@@ -168,6 +169,7 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
     let own = own.unwrap_or(&order.workspace).to_owned();
     let consent = Office::new(&order.plan, &own, order.consent, &begun.past.grants);
     Shared {
+        rates: Rates::new(&order.plan.tools),
         consent,
         base_paths: Arc::new(names.collect()),
         kept_out: KeptOut::of(&based.base),

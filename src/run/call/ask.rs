@@ -42,7 +42,7 @@ pub(in crate::run) async fn ask(
         };
         match call.ask(parent).await {
             Ok(reply) => return Ok(reply),
-            Err(stop @ (Stop::Cancelled | Stop::RunLimit(_) | Stop::ContextOverflow)) => {
+            Err(stop @ (Stop::Cancelled | Stop::RunLimit(_) | Stop::ContextOverflow { .. })) => {
                 return Err(stop);
             }
             Err(stop) => {
@@ -216,6 +216,7 @@ impl Call<'_> {
             .await
             .map_err(environment)?;
         self.show(usage, cost);
+        self.doubt(&reply);
         span.answered(&ChatEnd {
             response_id: reply.id.clone(),
             response_model: reply.model.clone(),
@@ -223,10 +224,33 @@ impl Call<'_> {
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
             cached_tokens: usage.cached_tokens,
+            estimated: usage.estimated,
             cost_usd: cost,
             attempts,
         });
         Ok(reply)
+    }
+
+    /// A server that leaves out what does not fit says nothing of it: its own figures give it away.
+    fn doubt(&self, reply: &Reply) {
+        if self.about.recorded.is_some() || !bill::cut(reply.usage, self.request) {
+            return;
+        }
+        let key = format!("window of {}", self.about.name);
+        if self
+            .shared
+            .doubted
+            .send_if_modified(|known| known.insert(key))
+        {
+            self.shared.warn(format!(
+                "{} counted {} tokens of a request of about {}: it may leave out in silence what does not fit \
+                 its window; give the window it has as agent.context_window, or start it with a larger one \
+                 (Ollama: num_ctx)",
+                self.about.name,
+                reply.usage.input,
+                bill::estimate(self.request)
+            ));
+        }
     }
 
     fn show(&self, usage: Usage, cost: Option<f64>) {
@@ -341,7 +365,9 @@ fn stop_of(error: &model::Error) -> Stop {
         ..
     } = error
     {
-        return Stop::ContextOverflow;
+        return Stop::ContextOverflow {
+            window: error.window(),
+        };
     }
     Stop::Model {
         reason: error.to_string(),

@@ -60,8 +60,16 @@ pub(in crate::run) fn failed(error: &Error, request: &Request, price: Option<Pri
     }
 }
 
+/// True when a server counted so little of a long request that it cannot have read all of it. No text is
+/// three times as dense as the rule of thumb has it.
+pub(in crate::run) fn cut(usage: Usage, request: &Request) -> bool {
+    const LONG: u64 = 6_000;
+    let sent = estimate(request);
+    !usage.estimated && usage.input > 0 && sent > LONG && usage.input < sent / 3
+}
+
 /// Four bytes a token, the rule of thumb for text and code; what the server reports replaces it.
-fn estimate(request: &Request) -> u64 {
+pub(in crate::run) fn estimate(request: &Request) -> u64 {
     let text: usize = request
         .messages
         .iter()

@@ -213,4 +213,39 @@ mod tests {
             assert!(pair[1] - pair[0] > SECOND / 4, "{left:?}");
         }
     }
+
+    /// Sixteen agents at a server that takes one request a second: once that is learnt, no second sees a
+    /// herd, and all are answered in about the time that there has to be.
+    #[tokio::test(start_paused = true)]
+    async fn once_a_limit_is_learnt_no_second_sees_a_herd() {
+        let gates = Gates::new(["s".to_owned()]);
+        let began = Instant::now();
+        let asked = std::cell::RefCell::new(Vec::new());
+        let free = std::cell::Cell::new(began);
+        let agent = async || {
+            loop {
+                gates.pass("s").await;
+                let sent = Instant::now();
+                asked.borrow_mut().push((sent - began).as_secs_f64());
+                if sent >= free.get() {
+                    free.set(sent + SECOND);
+                    return gates.answered("s");
+                }
+                gates.limited("s", sent, SECOND);
+                tokio::time::sleep(SECOND.mul_f64(1.0 + jitter() / 10.0)).await;
+            }
+        };
+        futures::future::join_all((0..16).map(|_| agent())).await;
+        let took = began.elapsed();
+        let asked = asked.into_inner();
+        let herd = |from: usize| {
+            let second = from as f64..(from + 1) as f64;
+            asked.iter().filter(|at| second.contains(at)).count()
+        };
+        let seconds = took.as_secs() as usize;
+        let most = (1..=seconds).map(herd).max();
+        assert!(most <= Some(3), "{most:?} in one second: {asked:?}");
+        assert!(took < SECOND * 60, "{took:?}");
+        assert!(asked.len() <= 16 * 3, "{asked:?}");
+    }
 }

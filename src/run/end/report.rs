@@ -242,9 +242,13 @@ fn rest(summary: &Summary, out: &mut String) {
     let cost = summary
         .cost_usd
         .map_or("cost not known".to_owned(), |usd| format!("{usd:.4} USD"));
+    let estimated = match summary.usage.estimated {
+        true => " (estimated)",
+        false => "",
+    };
     let _ = writeln!(
         out,
-        "\n## Delivery\n\n{delivered}; {} input and {} output tokens in {} calls, {cost}, {:.0} s",
+        "\n## Delivery\n\n{delivered}; {} input and {} output tokens{estimated} in {} calls, {cost}, {:.0} s",
         summary.usage.input_tokens,
         summary.usage.output_tokens,
         summary.usage.calls,

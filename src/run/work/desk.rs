@@ -290,7 +290,7 @@ impl Checkpoint for Desk {
         call: Call,
         call_id: &'a str,
     ) -> BoxFuture<'a, Result<Result<Permit, Output>, Stop>> {
-        Box::pin(self.permit_call(tools, call, call_id))
+        Box::pin(self.permit_in_turn(tools, call, call_id))
     }
 
     fn seen<'a>(
