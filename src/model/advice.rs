@@ -126,6 +126,26 @@ fn refused(url: &str, status: u16, message: &str) -> String {
         return "base_url leads elsewhere: write the address it leads to, or log in at the proxy"
             .to_owned();
     }
+    if text.contains("enable-auto-tool-choice") {
+        return "start vLLM with --enable-auto-tool-choice and the --tool-call-parser of the model"
+            .to_owned();
+    }
+    // OpenRouter says it with a 404, before which nothing of the address is wrong.
+    let no_tools = [
+        "does not support tools",
+        "does not support tool use",
+        "tool use is not supported",
+        "support tool use",
+        "does not support function calling",
+        "does not support parameters: ['tools']",
+    ];
+    if no_tools.iter().any(|words| text.contains(words)) {
+        return "this model cannot call tools, and agents work by tools: name another model"
+            .to_owned();
+    }
+    if text.contains("unexpected endpoint") {
+        return "nothing is at this address: base_url probably lacks `/v1` at its end".to_owned();
+    }
     if is_page(message) && status == 200 {
         return "a web page answered, not a model's server: look at base_url (most servers want \
                 `/v1` at its end) and for a proxy that wants a log-in"
@@ -142,14 +162,6 @@ fn refused(url: &str, status: u16, message: &str) -> String {
         } else {
             "nothing is at this address: base_url probably lacks `/v1` at its end".to_owned()
         };
-    }
-    if text.contains("enable-auto-tool-choice") {
-        return "start vLLM with --enable-auto-tool-choice and the --tool-call-parser of the model"
-            .to_owned();
-    }
-    if text.contains("does not support tools") || text.contains("tool use is not supported") {
-        return "this model cannot call tools, and agents work by tools: name another model"
-            .to_owned();
     }
     if text.contains("effort") || text.contains("thinking") {
         return "the model takes no such effort: change or remove agent.effort".to_owned();
@@ -206,6 +218,21 @@ mod tests {
             (
                 status(v1, 400, "requires --enable-auto-tool-choice", Refused),
                 "vLLM",
+                false,
+            ),
+            (
+                status(
+                    v1,
+                    404,
+                    "No endpoints found that support tool use.",
+                    Refused,
+                ),
+                "cannot call tools",
+                true,
+            ),
+            (
+                status(plain, 200, "Unexpected endpoint or method.", Refused),
+                "`/v1`",
                 false,
             ),
             (status(v1, 429, "slow", Limited), "run.parallel", false),

@@ -916,39 +916,77 @@ async fn an_overflow_is_answered_with_a_shorter_request() {
     assert_eq!(world.asked(), 4);
 }
 
-/// A window that was taken to be larger is learnt from the refusal: asked for too much once, never again.
+/// A model that holds 8,192 tokens and says so; what it says follows from the number of the call.
+fn small(request: &Request) -> Result<Reply, Stop> {
+    let size = serde_json::to_string(&request.messages).unwrap().len() as u64;
+    let window = 8_192;
+    if size / 4 + request.reply_tokens > window {
+        return Err(Stop::ContextOverflow {
+            window: Some(window),
+        });
+    }
+    Ok(wordy(request.key.call))
+}
+
+fn wordy(call: u32) -> Reply {
+    let line = format!("echo {}{call}", "x".repeat(6_000));
+    let call = ("bash", json!({"command": line}).to_string());
+    reply("", &[call], Finish::Calls)
+}
+
+/// A window that was taken to be larger is learnt from the refusal: asked for too much once, never again,
+/// and a conversation that goes on in another process knows it from the record.
 #[tokio::test]
 async fn a_window_that_the_model_tells_is_held_to_from_then_on() {
-    let refused = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let counted = refused.clone();
-    let mut calls_made = 0;
-    let model: Answer = Box::new(move |request| {
-        calls_made += 1;
-        let size = serde_json::to_string(&request.messages).unwrap().len();
-        let (reply_tokens, window) = (request.reply_tokens, 8_192);
-        if size as u64 / 4 + reply_tokens > window {
-            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            return Err(Stop::ContextOverflow {
-                window: Some(window),
-            });
+    let assignment = || {
+        let mut assignment = with(|l| {
+            l.turns = 20;
+            l.reply_tokens = 8_000;
+        });
+        assignment.compaction.keep = 2;
+        assignment
+    };
+    let ended = Err(Stop::AgentLimit {
+        limit: "20 turns".into(),
+    });
+    let whole = World::new(vec![Box::new(small)]);
+    assert_eq!(whole.work(assignment()).await.ended, ended);
+    let requests = whole.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 20 + 1, "refused once");
+    let turns = whole.turns.lock().unwrap().clone();
+    let ways = whole.shortened.lock().unwrap().clone();
+    let recorded = ways.iter().filter(|how| how.way.is_recorded());
+    let written = |way| serde_json::to_value(way).unwrap();
+    let shortened: Vec<_> = recorded
+        .map(|how| {
+            let read = serde_json::from_value(written(&how.way)).unwrap();
+            (how.after, read)
+        })
+        .collect();
+    for cut in [1, 6, 19] {
+        let past = turns[..cut].iter().map(|turn| {
+            let mut reply = wordy(turn.number);
+            reply.calls[0].id.clone_from(&turn.results[0].call_id);
+            Past {
+                reply,
+                results: Some(turn.results.clone()),
+                left_out: Vec::new(),
+                told: None,
+            }
+        });
+        let world = World::new(vec![Box::new(small)]);
+        let before = requests[..=cut].iter().cloned();
+        world.requests.lock().unwrap().extend(before);
+        let mut again = assignment();
+        (again.past, again.shortened) = (past.collect(), shortened.clone());
+        assert_eq!(world.work(again).await.ended, ended);
+        let after = world.requests.lock().unwrap();
+        assert_eq!(after.len(), requests.len(), "cut after turn {cut}");
+        for (before, after) in requests.iter().zip(after.iter()) {
+            assert_eq!(before.reply_tokens, after.reply_tokens);
+            assert_eq!(before.messages, after.messages, "cut after turn {cut}");
         }
-        let line = format!("echo {}", "x".repeat(6_000) + &calls_made.to_string());
-        Ok(reply(
-            "",
-            &[("bash", json!({"command": line}).to_string())],
-            Finish::Calls,
-        ))
-    });
-    let world = World::new(vec![model]);
-    let mut assignment = with(|l| {
-        l.turns = 20;
-        l.reply_tokens = 8_000;
-    });
-    assignment.compaction.keep = 2;
-    let outcome = world.work(assignment).await;
-    let limit = "20 turns".into();
-    assert_eq!(outcome.ended, Err(Stop::AgentLimit { limit }));
-    assert_eq!(refused.load(std::sync::atomic::Ordering::SeqCst), 1);
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use wharf::run::{self, Notice, Status, Summary};
 use crate::server::{Answer, Ask, FakeModel, Role, Spoken};
 use crate::world::{World, passes, report};
 
-/// A model of the scripted server over a wire. What is silent for 3 s, or does not begin within 8 s, is
+/// A model of the scripted server over a wire. What is silent for 3 s, or does not begin within 5 s, is
 /// taken to be stuck.
 fn connect(server: &FakeModel, wire: Wire) -> Arc<dyn Model> {
     open("fake/m", &provider(server, wire))
@@ -31,7 +31,7 @@ fn provider(server: &FakeModel, wire: Wire) -> Provider {
 fn open(spec: &str, provider: &Provider) -> Arc<dyn Model> {
     let limits = Limits {
         idle: Duration::from_secs(3),
-        first_byte: Duration::from_secs(8),
+        first_byte: Duration::from_secs(5),
         ..Limits::default()
     };
     let providers = BTreeMap::from([(provider.name.clone(), provider.clone())]);

@@ -4,7 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::super::stream::{self, Stage};
 use super::super::wire::Answer;
-use super::super::{Call, Finish, Message, Reply, Usage, ids};
+use super::super::{Call, Finish, Message, Reply, Usage, ids, status};
+
+/// Characters of an answer that is none which its error shows.
+const SHOWN: usize = 200;
 
 /// What was read of one answer.
 #[derive(Debug, Default)]
@@ -66,7 +69,10 @@ impl stream::Fold for Fold {
 impl Answer for Fold {
     fn whole(&mut self, message: &Value) -> Result<(), String> {
         let content = message["content"].as_array();
-        let content = content.ok_or("the answer has no content")?;
+        let content = content.ok_or_else(|| {
+            let shown = status::tame(&message.to_string(), SHOWN);
+            format!("it has no content: {shown}")
+        })?;
         self.head(message);
         self.stopped(message);
         let blocks = (0..).zip(content);

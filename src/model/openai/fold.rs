@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::stream::{self, Stage};
 use super::super::wire::Answer;
-use super::super::{Finish, Message, Reply, Usage, ids};
+use super::super::{Finish, Message, Reply, Usage, ids, status};
 use super::calls::{Calls, Origin};
 
 /// The field of what was thought that is a list, and under which it is kept.
@@ -13,6 +13,8 @@ const DETAILS: &str = "reasoning_details";
 const EXTRAS: &str = "extra_content";
 /// Fields of such a list's items that come in pieces.
 const PIECES: [&str; 3] = ["text", "summary", "data"];
+/// Characters of an answer that is none which its error shows.
+const SHOWN: usize = 200;
 /// Finish reasons of an answer that its limit cut.
 const LENGTH: [&str; 8] = [
     "length",
@@ -96,6 +98,10 @@ impl stream::Fold for Fold {
 
 impl Answer for Fold {
     fn whole(&mut self, value: &Value) -> Result<(), String> {
+        if !value["choices"].is_array() {
+            let shown = status::tame(&value.to_string(), SHOWN);
+            return Err(format!("it holds no choices: {shown}"));
+        }
         stream::Fold::event(self, value)
     }
 
@@ -402,6 +408,13 @@ mod tests {
             estimated: false,
         };
         assert_eq!(reply.usage, usage);
+    }
+
+    #[test]
+    fn an_answer_without_choices_is_shown() {
+        let odd = json!({"detail": "no such route"});
+        let error = Fold::default().whole(&odd).unwrap_err();
+        assert!(error.contains("no such route"), "{error}");
     }
 
     #[test]
