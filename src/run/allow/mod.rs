@@ -10,3 +10,4 @@ pub(in crate::run) mod consent;
 pub(in crate::run) mod egress;
 pub(in crate::run) mod hooking;
 pub(in crate::run) mod permit;
+mod unknown;
