@@ -277,7 +277,7 @@ fn compared(text: &mut Text, work: &Verifying) {
     }
     if let Some(with) = &work.with_base {
         let body = format!(
-            "These files were changed, as the plan allows. With the base's version of them the same commands \
+            "These files were changed, and the plan does not forbid it. With the base's version of them the same commands \
              came to this; it decides nothing, and it shows what the old checks say of the new code.\n{}\n\n{}",
             bullets(&with.paths, PATHS),
             ran(&with.commands)

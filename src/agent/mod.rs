@@ -170,6 +170,20 @@ pub struct CallOutput {
     pub failed: bool,
     pub exit_code: Option<i32>,
     pub seconds: f64,
+    /// What the call's span says of it.
+    #[serde(flatten)]
+    pub traced: Traced,
+}
+
+/// What a trace is told of a call, beside its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// Why it failed, in a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_type: Option<String>,
+    /// A program was started in the sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub executed: bool,
 }
 
 impl CallOutput {

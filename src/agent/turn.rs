@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stall::{Pace, STOPPED};
 use super::work::{Step, Worker};
-use super::{CallOutput, Stop, Turn, words};
+use super::{CallOutput, Stop, Traced, Turn, words};
 use crate::model::{self, Finish, Reply};
 use crate::tools::{self, Call, Kind, Output, clip};
 use crate::{sandbox, trace};
@@ -140,7 +140,7 @@ impl Worker<'_> {
         let Some(permit) = self.permitted(course, made, call).await else {
             return;
         };
-        let ran = self.run(made, &permit.call, number).await;
+        let (ran, traced) = self.run(made, &permit.call, number).await;
         let mut output = match ran {
             Ok(output) => self.looked_at(course, made, &permit, output).await,
             Err(error) => self.failed(course, error).await,
@@ -151,7 +151,12 @@ impl Worker<'_> {
         if course.stop.is_none() && !course.broke {
             self.pace(course, &call, &mut output);
         }
-        self.settle(course, made, Some(call), output, began.elapsed());
+        let ran = Ran {
+            output,
+            took: began.elapsed(),
+            traced,
+        };
+        self.settle(course, made, Some(call), ran);
     }
 
     /// Runs a call under its span; the text comes without its number.
@@ -160,7 +165,7 @@ impl Worker<'_> {
         made: &model::Call,
         call: &Call,
         number: u32,
-    ) -> Result<Output, sandbox::Error> {
+    ) -> (Result<Output, sandbox::Error>, Traced) {
         self.checkpoint.doing(&doing(call));
         let span = self
             .span
@@ -189,13 +194,18 @@ impl Worker<'_> {
             span.fail(word, word);
         }
         span.end();
-        ran.map(|mut output| {
+        let traced = Traced {
+            error_type: failure.map(str::to_owned),
+            executed: call.kind == Kind::Execute,
+        };
+        let ran = ran.map(|mut output| {
             let prefix = format!("#{number} ");
             if let Some(bare) = output.text.strip_prefix(&prefix) {
                 output.text = bare.to_string();
             }
             output
-        })
+        });
+        (ran, traced)
     }
 
     /// What is told of a call whose sandbox failed; the sandbox is opened again where it may be.
@@ -253,20 +263,22 @@ impl Worker<'_> {
             span.fail(word, word);
         }
         span.end();
-        self.settle(course, made, call, output, Duration::ZERO);
+        let traced = Traced {
+            error_type: output.error_type.map(str::to_owned),
+            executed: false,
+        };
+        let ran = Ran {
+            output,
+            took: Duration::ZERO,
+            traced,
+        };
+        self.settle(course, made, call, ran);
     }
 
     /// Puts a call's result into the turn.
-    fn settle(
-        &mut self,
-        course: &mut Course,
-        made: &model::Call,
-        call: Option<Call>,
-        output: Output,
-        took: Duration,
-    ) {
+    fn settle(&mut self, course: &mut Course, made: &model::Call, call: Option<Call>, ran: Ran) {
         let number = self.next_number(course);
-        let output = output.numbered(number);
+        let output = ran.output.numbered(number);
         let (tool, arguments) = match call {
             Some(call) => (call.tool, call.arguments),
             None => (
@@ -285,7 +297,8 @@ impl Worker<'_> {
             text: output.text,
             failed: output.failed,
             exit_code: output.exit_code,
-            seconds: took.as_secs_f64(),
+            seconds: ran.took.as_secs_f64(),
+            traced: ran.traced,
         };
         self.remember(&result);
         course.results.push(result);
@@ -306,6 +319,13 @@ impl Worker<'_> {
             last.text = format!("{}\n{near}", last.text.trim_end());
         }
     }
+}
+
+/// What a call came to.
+struct Ran {
+    output: Output,
+    took: Duration,
+    traced: Traced,
 }
 
 /// Waits for a call; past the deadline it is told to stop, and either way has a bounded grace to do so.

@@ -5,6 +5,7 @@ use super::find::Found;
 use super::{find, out, state, text};
 use crate::config::Flags;
 use crate::id::CommitId;
+use crate::journal;
 use crate::run::{Put, Status, VerdictStatus};
 use crate::workspace::{Applied, Force, Git, Store};
 
@@ -108,7 +109,7 @@ fn done(place: &str, paths: &[String]) -> String {
 
 /// Applies what passed its verification; anything else only by force.
 async fn apply(git: Git, found: &Found, force: Force) -> Result<Put, Fault> {
-    if force == Force::No && !passed(&git, found).await {
+    if force == Force::No && !passed(&git, found).await? {
         return Err(
             Fault::new(1, "not_passed", format!("run {} has not passed", found.id)).hint(format!(
                 "`wharf show {0}` says why; `wharf apply {0} --force` applies it all the same",
@@ -121,18 +122,21 @@ async fn apply(git: Git, found: &Found, force: Force) -> Result<Put, Fault> {
 
 /// True for a run that passed, and for one that failed at its delivery alone, where the verdict was
 /// given on exactly the tree that is to be applied.
-async fn passed(git: &Git, found: &Found) -> bool {
-    let Some(summary) = found.result() else {
-        return false;
+async fn passed(git: &Git, found: &Found) -> Result<bool, Fault> {
+    // The journal says it, not result.json: only a change of the journal would be seen.
+    let lines = journal::read(&found.journal())?.lines;
+    let Some(summary) = find::result(&lines) else {
+        return Ok(false);
     };
     let (Status::Passed | Status::Error, Some(verdict), Some(snapshot)) =
         (summary.status, &summary.verdict, &summary.snapshot)
     else {
-        return false;
+        return Ok(false);
     };
     let Ok(store) = Store::open(git.clone(), found.dir.join("store.git")) else {
-        return false;
+        return Ok(false);
     };
     let tree = store.tree(&CommitId::new(snapshot)).await;
-    verdict.status == VerdictStatus::Pass && tree.is_ok_and(|tree| tree.as_str() == verdict.tree)
+    let judged = tree.is_ok_and(|tree| tree.as_str() == verdict.tree);
+    Ok(judged && verdict.status == VerdictStatus::Pass)
 }

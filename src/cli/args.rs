@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use super::fault::Fault;
 use super::{
     apply, clean, completions, config, diff, doctor, images, init, log, models, plan, record,
-    replay, resume, run, runs, shell, show,
+    replay, resume, run, runs, shell, show, trace,
 };
 
 /// Splits a large task among agents, each in its own disposable container, merges what they made
@@ -39,6 +39,7 @@ pub enum Verb {
     Diff(diff::Args),
     Shell(shell::Args),
     Log(log::Args),
+    Trace(trace::Args),
     Apply(apply::Args),
     Replay(replay::Args),
     Record(record::Args),
@@ -63,6 +64,7 @@ impl Verb {
             Self::Diff(args) => diff::act(&args).await,
             Self::Shell(args) => shell::act(&args).await,
             Self::Log(args) => log::act(&args).await,
+            Self::Trace(args) => trace::act(&args).await,
             Self::Apply(args) => apply::act(&args).await,
             Self::Replay(args) => replay::act(&args).await,
             Self::Record(args) => record::act(&args),

@@ -1,8 +1,8 @@
 //! `wharf diff`: what a run, or one of its subtasks, changed.
 
 use super::fault::Fault;
-use super::find::Found;
-use super::{find, out, state, text};
+use super::find::{self, Found};
+use super::{out, state, text};
 use crate::config::Flags;
 use crate::id::CommitId;
 use crate::journal::{self, Event, Line, State};
@@ -61,7 +61,7 @@ pub fn whole(found: &Found, lines: &[Line]) -> Result<(CommitId, CommitId), Faul
         _ => None,
     });
     let base = base.ok_or_else(|| nothing(found, "took no base snapshot"))?;
-    let result = found.result().and_then(|summary| summary.snapshot);
+    let result = find::result(lines).and_then(|summary| summary.snapshot);
     let last = lines.iter().rev().find_map(|line| match &line.event {
         Event::Merged { commit, .. } => Some(commit.clone()),
         _ => None,

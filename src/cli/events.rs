@@ -175,6 +175,7 @@ fn event(event: &Event) -> String {
             container,
             image,
             seconds,
+            ..
         } => format!(
             "{} sandbox {} of {image} in {seconds:.1}s",
             agent.subtask,

@@ -133,6 +133,7 @@ impl From<crate::run::Error> for Fault {
                 message,
                 hint,
             },
+            crate::run::Error::Journal(error) => error.into(),
             other => Self::environment(other.to_string())
                 .hint("`wharf show last` says how far the run came"),
         }

@@ -24,16 +24,17 @@ impl Found {
         self.dir.join("journal.jsonl")
     }
 
-    /// Its result.json; where that cannot be read, what the journal's last line holds of it.
-    pub fn result(&self) -> Option<crate::run::Summary> {
+    /// What its result.json says; only a journal that bears it out makes that a fact.
+    pub fn claimed(&self) -> Option<crate::run::Summary> {
         let file = std::fs::read(self.dir.join("result.json")).ok();
-        let whole = file.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        whole.or_else(|| {
-            let read = crate::journal::read(&self.journal()).ok()?;
-            let ended = State::of(&read.lines).ended?;
-            serde_json::from_value(ended.result).ok()
-        })
+        file.and_then(|bytes| serde_json::from_slice(&bytes).ok())
     }
+}
+
+/// The result that a journal holds; None for a run without an end, or whose end has none.
+pub fn result(lines: &[Line]) -> Option<crate::run::Summary> {
+    let ended = State::of(lines).ended?;
+    serde_json::from_value(ended.result).ok()
 }
 
 /// Every run under the state directory, newest first.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::fault::Fault;
 use super::{audit, events, find, out, state};
-use crate::journal::{Event, Line};
+use crate::journal::{self, Chain, Event, Line};
 use crate::ops::Held;
 
 /// How often a followed journal is looked at.
@@ -59,13 +59,33 @@ pub async fn act(args: &Args) -> Result<i32, Fault> {
             return Err(damage);
         }
         if !args.follow || ended || !out::is_open() {
+            if !args.follow && held != Held::Yes {
+                rest(&mut tail, args.json)?;
+            }
             return Ok(0);
         }
         if held == Held::No {
+            rest(&mut tail, args.json)?;
             out::note("the run stopped before its end, nobody works on it now");
             return Ok(0);
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Says what stands after the last whole line. A record that lacks only its newline is whole.
+fn rest(tail: &mut Tail, json: bool) -> Result<(), Fault> {
+    let Some((bytes, line)) = tail.rest() else {
+        return Ok(());
+    };
+    match line {
+        Some((raw, line)) => out::print(&if json { raw } else { events::record(&line) }),
+        None => {
+            out::note(&format!(
+                "{bytes} bytes of an unfinished last line are not counted"
+            ));
+            Ok(())
+        }
     }
 }
 
@@ -75,6 +95,7 @@ struct Tail {
     path: std::path::PathBuf,
     offset: u64,
     number: usize,
+    chain: Chain,
 }
 
 impl Tail {
@@ -85,6 +106,7 @@ impl Tail {
             path: path.to_owned(),
             offset: 0,
             number: 0,
+            chain: Chain::default(),
         })
     }
 
@@ -104,22 +126,35 @@ impl Tail {
             .map_or(0, |at| at + 1);
         self.offset += whole as u64;
         let mut lines = Vec::new();
-        for text in bytes[..whole]
-            .split(|&b| b == b'\n')
-            .filter(|t| !t.is_empty())
-        {
+        for text in bytes[..whole].split_inclusive(|&b| b == b'\n') {
             self.number += 1;
-            match serde_json::from_slice(text) {
+            let text = text.strip_suffix(b"\n").unwrap_or(text);
+            match self.chain.take(text) {
                 Ok(line) => lines.push((String::from_utf8_lossy(text).into_owned(), line)),
-                Err(error) => {
-                    let place = format!("{} line {}", self.path.display(), self.number);
-                    let fault = Fault::new(3, "journal", format!("{place}: {error}"))
-                        .hint("`wharf log RUN --check` says whether the journal is damaged");
-                    return (lines, Some(fault));
+                Err(what) => {
+                    let damage = journal::Error::Damaged {
+                        path: self.path.clone(),
+                        line: self.number,
+                        what,
+                    };
+                    return (lines, Some(damage.into()));
                 }
             }
         }
         (lines, None)
+    }
+
+    /// How many bytes stand after the last newline, and the record if they are a whole one.
+    fn rest(&mut self) -> Option<(usize, Option<(String, Line)>)> {
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(self.offset)).ok()?;
+        self.file.read_to_end(&mut bytes).ok()?;
+        if bytes.is_empty() {
+            return None;
+        }
+        let raw = || String::from_utf8_lossy(&bytes).into_owned();
+        let line = self.chain.take(&bytes).ok().map(|line| (raw(), line));
+        Some((bytes.len(), line))
     }
 }
 

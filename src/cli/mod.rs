@@ -45,6 +45,7 @@ mod state;
 mod story;
 mod target;
 mod text;
+mod trace;
 mod turns;
 mod value;
 mod wording;

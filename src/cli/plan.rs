@@ -9,8 +9,8 @@ use super::fault::Fault;
 use super::plan_file::{self, PlanFile};
 use super::wording::status_word;
 use super::{find, out, state, text};
-use crate::id::SubtaskId;
-use crate::journal::{self, Event};
+use crate::id::{RoleName, SubtaskId};
+use crate::journal::{self, Event, SubtaskStatus};
 use crate::plan::{Drawing, Subtask};
 
 /// Check, draw or describe plan files
@@ -181,6 +181,16 @@ fn of_run(wanted: &Path) -> Result<(Vec<Subtask>, States), Fault> {
             Event::PlanAccepted { subtasks: more, .. } => {
                 subtasks.extend(more.into_iter().map(planned));
             }
+            Event::ConflictFound {
+                id,
+                files,
+                ours_by,
+                theirs_by,
+                ..
+            } => subtasks = with_merge(subtasks, id, &files, [ours_by, theirs_by]),
+            Event::ConflictResolved { id, .. } => {
+                states.insert(id, status_word(SubtaskStatus::Done).to_owned());
+            }
             Event::SubtaskEnded { id, status, .. } => {
                 states.insert(id, status_word(status).to_owned());
             }
@@ -188,6 +198,33 @@ fn of_run(wanted: &Path) -> Result<(Vec<Subtask>, States), Fault> {
         }
     }
     Ok((subtasks, states))
+}
+
+/// The DAG with a conflict's node: after both of its sides, and before who needs something of each.
+fn with_merge(
+    mut subtasks: Vec<Subtask>,
+    id: SubtaskId,
+    files: &[String],
+    sides: [Vec<SubtaskId>; 2],
+) -> Vec<Subtask> {
+    // Found again by a resumed run, it is the same node.
+    if subtasks.iter().any(|subtask| subtask.id == id) {
+        return subtasks;
+    }
+    let meets = |needs: &[SubtaskId], side: &[SubtaskId]| needs.iter().any(|n| side.contains(n));
+    for subtask in &mut subtasks {
+        if sides.iter().all(|side| meets(&subtask.needs, side)) {
+            subtask.needs.push(id.clone());
+        }
+    }
+    subtasks.push(Subtask {
+        id,
+        role: RoleName::new("merger"),
+        title: Some(format!("conflict in {}", files.join(", "))),
+        brief: String::new(),
+        needs: sides.concat(),
+    });
+    subtasks
 }
 
 /// A journal's subtask as a plan has it.

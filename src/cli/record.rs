@@ -11,7 +11,8 @@ use crate::ops;
 /// Write a run's model answers as a recording that `--model replay:FILE` answers from
 ///
 /// It can be given away: known secrets are replaced by `[secret]`, the directory the run worked on by
-/// `/workspace`, your home by `/home/user`, this machine's name by `host`. It names the trees that the
+/// `/workspace`, your home by `/home/user`, your name by `user`, this machine's name and those of servers of
+/// yours by `host`. It names the trees that the
 /// answers are about, so that a run on other files says so.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -35,14 +36,24 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
     let found = find::one(&config.state, &args.run)?;
     let read = crate::journal::read(&found.journal())?;
     let started = State::of(&read.lines).started;
+    let servers = started
+        .as_ref()
+        .and_then(|(_, started)| started.options["servers"].as_object())
+        .map(|servers| {
+            servers
+                .values()
+                .filter_map(|s| s.as_str())
+                .map(str::to_owned)
+                .collect()
+        });
     let workspace = started.map(|(_, started)| started.workspace);
-    let places = config.places(workspace);
+    let places = config.places(workspace, servers.unwrap_or_default());
     let veil = ops::Veil::new(&config.secrets, &places);
     let cassette = ops::cassette(&read.lines, &veil);
     if cassette.answers == 0 {
         return Err(
             Fault::usage(format!("run {} has no answer of a model", found.id))
-                .hint("`wharf log RUN` shows what it did"),
+                .hint(format!("`wharf log {}` shows what it did", found.id)),
         );
     }
     let (answers, veiled) = (cassette.answers, cassette.veiled);

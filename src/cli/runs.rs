@@ -6,12 +6,26 @@ use super::fault::Fault;
 use super::find::{self, Found};
 use super::story::Story;
 use super::{out, result, show, state, text};
+use crate::journal;
+
+/// What is said below the table of the first run with such a status.
+const HINTS: [(&str, &str); 2] = [
+    (
+        "stopped",
+        "crashed before its end; `wharf resume RUN` goes on with it",
+    ),
+    (
+        "damaged",
+        "its journal is not as it was written; `wharf log RUN --check` says where",
+    ),
+];
 
 /// List runs, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  wharf runs --limit 5\n\n\
 Of runs without an end: running; stopped (it crashed or was killed); unknown (that could not be told);\n\
-unreadable. An interrupted run ended in order, on a signal.")]
+damaged (its journal was changed, so its end could not be told); unreadable. An interrupted run ended in\n\
+order, on a signal.")]
 pub struct Args {
     /// Show at most this many
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
@@ -80,16 +94,28 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
     if more > 0 {
         table.push_str(&format!("… {more} older; --limit shows more\n"));
     }
-    if rows.iter().any(|row| row.status == "stopped") {
-        table.push_str("stopped: crashed before its end; `wharf resume RUN` goes on with it\n");
+    for (word, hint) in HINTS {
+        // The newest of them, as it would be typed.
+        if let Some(row) = rows.iter().find(|row| row.status == word) {
+            let run = text::line(&row.run, 60);
+            table.push_str(&format!("{word}: {}\n", hint.replace("RUN", &run)));
+        }
     }
     out::print(&table)?;
     Ok(0)
 }
 
-/// A finished run from its result, any other from its journal; one that cannot be read says so.
+/// A finished run from its result, any other from the rest of its journal; one that cannot be read to
+/// its end says so, whatever result.json says.
 fn row(found: &Found) -> Row {
-    if let Some(summary) = found.result() {
+    let salvaged = journal::salvage(&found.journal());
+    let (lines, broken) = match salvaged {
+        Ok((read, None)) => (read.lines, None),
+        Ok((read, Some(journal::Error::Damaged { .. }))) => (read.lines, Some("damaged")),
+        Ok((read, Some(_))) => (read.lines, Some("unreadable")),
+        Err(_) => (Vec::new(), Some("unreadable")),
+    };
+    if let (None, Some(summary)) = (broken, find::result(&lines)) {
         return Row {
             run: found.id.clone(),
             status: result::status(summary.status).to_owned(),
@@ -105,12 +131,14 @@ fn row(found: &Found) -> Row {
             task: summary.task,
         };
     }
-    let read = crate::journal::read(&found.journal());
-    let story = Story::of(read.as_ref().map_or(&[], |read| &read.lines));
-    let status = match (&read, &story.ended) {
-        (Err(_), _) => "unreadable".to_owned(),
-        (Ok(_), Some(ended)) => ended.status.clone(),
-        (Ok(_), None) => show::standing(found, &story).to_owned(),
+    let mut story = Story::of(&lines);
+    if broken.is_some() {
+        story.ended = None;
+    }
+    let status = match (broken, &story.ended) {
+        (Some(word), _) => word.to_owned(),
+        (None, Some(ended)) => ended.status.clone(),
+        (None, None) => show::standing(found, &story).to_owned(),
     };
     Row {
         run: found.id.clone(),

@@ -9,7 +9,7 @@ use super::request::{self, Which};
 use super::story::{Conversation, Node, Story};
 use super::text::{self, Answers};
 use super::{audit, judged, out, result, state, turns, wording};
-use crate::journal::Egress;
+use crate::journal::{self, Egress, Line};
 use crate::ops::Held;
 use crate::run::Summary;
 
@@ -39,15 +39,23 @@ pub struct Args {
     report: bool,
 }
 
+/// How a run stands whose journal cannot be read to its end.
+const DAMAGED: &str = "damaged";
+
 /// Prints the run.
 pub fn act(args: &Args) -> Result<i32, Fault> {
     let found = find::one(&state::directory()?, &args.run)?;
-    let read = match (crate::journal::read(&found.journal()), found.result()) {
-        (Ok(read), _) => read,
-        // The journal is beyond reading, the result is not.
-        (Err(error), Some(summary)) => return result_alone(&error.into(), &summary, args.json),
-        (Err(error), None) => return Err(error.into()),
+    let read = match journal::salvage(&found.journal()) {
+        Ok((read, None)) => read,
+        Ok((read, Some(damage))) => return damaged(args, &found, &read.lines, &damage.into()),
+        Err(error) => return damaged(args, &found, &[], &error.into()),
     };
+    if read.torn > 0 {
+        let torn = read.torn;
+        out::note(&format!(
+            "{torn} bytes of an unfinished last line are not counted"
+        ));
+    }
     if let (Some(agent), Some(which)) = (&args.agent, args.request) {
         let asked = request::find(&found, &read.lines, agent, which)?;
         match args.json {
@@ -67,8 +75,11 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
         return out::print(&audit::report(&read.lines, &found.dir)?).map(|()| 0);
     }
     let mut story = Story::of(&read.lines);
-    let finished = story.ended.as_ref().and_then(|_| found.result());
+    let finished = find::result(&read.lines);
     let standing = standing(&found, &story);
+    if standing == "stopped" && found.claimed().is_some() {
+        out::note("result.json tells of an end that the journal does not hold; it does not count");
+    }
     if standing == "stopped" {
         story.stop();
     }
@@ -82,13 +93,35 @@ pub fn act(args: &Args) -> Result<i32, Fault> {
     Ok(0)
 }
 
-fn result_alone(fault: &Fault, summary: &Summary, json: bool) -> Result<i32, Fault> {
-    out::note(&format!("warning: {}", text::line(&fault.message, 400)));
-    match json {
-        true => out::json(summary)?,
-        false => out::print(&result::lines(summary))?,
+/// A run whose journal cannot be read to its end: what the whole lines tell, and never that it passed.
+fn damaged(args: &Args, found: &Found, lines: &[Line], fault: &Fault) -> Result<i32, Fault> {
+    let claimed = found.claimed();
+    let nothing = lines.is_empty() && claimed.is_none();
+    if nothing || args.report || args.agent.is_some() {
+        return Err(Fault::new(fault.code, fault.kind, &fault.message).hint(&fault.hint));
     }
-    Ok(0)
+    let mut story = Story::of(lines);
+    story.stop();
+    story.run.clone_from(&found.id);
+    if args.json {
+        let mut value = unfinished(&story, DAMAGED)?;
+        value["status"] = json!(DAMAGED);
+        value["error"] = fault.to_json()["error"].take();
+        value["claimed"] = json!(claimed);
+        out::json(&value)?;
+    } else {
+        let mut page = page(&story, None, DAMAGED);
+        if let Some(claimed) = &claimed {
+            page.push_str(&format!(
+                "\nresult.json says {} (exit {}), which the journal does not bear out\n",
+                result::status(claimed.status),
+                claimed.exit_code
+            ));
+        }
+        out::print(&page)?;
+    }
+    out::note(&fault.to_string());
+    Ok(fault.code)
 }
 
 /// `running`, `stopped` (it can be told that nobody runs it), or how it ended.
@@ -171,6 +204,9 @@ fn page(story: &Story, finished: Option<&Summary>, standing: &str) -> String {
 fn head(story: &Story, standing: &str) -> String {
     let word = match standing {
         "ended" => return ended(story),
+        DAMAGED => style("damaged, could not tell what it came to")
+            .red()
+            .bold(),
         "running" => style("running").cyan().bold(),
         "stopped" => style("crashed, can be resumed").yellow().bold(),
         _ => style("not ended; whether it runs could not be told")

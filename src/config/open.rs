@@ -30,13 +30,20 @@ impl Config {
     }
 
     /// What of this machine a recording must not tell; `workspace` is where its run worked.
-    pub fn places(&self, workspace: Option<String>) -> ops::Places {
+    ///
+    /// `servers` are those that the run itself used.
+    pub fn places(&self, workspace: Option<String>, servers: Vec<String>) -> ops::Places {
         // Where the kernel does not say, there is no name to be found in a text either.
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let docker = [self.docker.host.clone(), self.env.text("DOCKER_HOST")];
+        let docker = docker.into_iter().flatten();
+        let docker = docker.filter(|address| !address.starts_with("unix:"));
         ops::Places {
             home: self.env.text("HOME"),
             host,
             workspace,
+            user: self.env.text("USER").or_else(|| self.env.text("LOGNAME")),
+            servers: servers.into_iter().chain(docker).collect(),
         }
     }
 

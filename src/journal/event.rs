@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::agent::{Agent, AgentEnd, AgentKind};
 use super::checks::{CommandRun, Progress, WithBase};
 use super::consent::{DecidedBy, HookOutcome};
 use super::egress::EgressStep;
 use super::loss::Dropped;
+use super::request::{Terms, Usage};
 use crate::id::{CommitId, RoleName, RunId, SubtaskId, TreeId};
 
 /// A fact of a run. Readers refuse a type they do not know.
@@ -64,6 +66,11 @@ pub enum Event {
         container: String,
         image: String,
         seconds: f64,
+        /// The program that runs command lines, and the engine's runtime.
+        #[serde(default)]
+        shell: String,
+        #[serde(default)]
+        runtime: String,
     },
     SandboxBroken {
         agent: Agent,
@@ -140,6 +147,9 @@ pub enum Event {
         /// The model that is asked, of several the one whose turn it is.
         #[serde(default)]
         model: String,
+        /// None: an earlier wharf asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terms: Option<Terms>,
     },
     ModelAnswered {
         agent: Agent,
@@ -160,6 +170,9 @@ pub enum Event {
         spent_tokens: u64,
         #[serde(default)]
         spent_usd: f64,
+        /// What ended the call, in a word, where no other attempt follows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop: Option<String>,
     },
     /// What goes out with a call, so that it can be shown: as the agent's own request before it where
     /// nothing else is said.
@@ -335,24 +348,6 @@ fn first_version() -> u32 {
     1
 }
 
-/// Which conversation an event belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Agent {
-    pub round: u32,
-    /// A subtask's id, `coordinator`, `verifier` or `merge-…`.
-    pub subtask: SubtaskId,
-    pub role: RoleName,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentKind {
-    Coordinator,
-    Worker,
-    Merger,
-    Verifier,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subtask {
     pub id: SubtaskId,
@@ -360,34 +355,6 @@ pub struct Subtask {
     pub title: Option<String>,
     pub brief: String,
     pub needs: Vec<SubtaskId>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Includes `cached_tokens`.
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub cached_tokens: u64,
-    pub estimated: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AgentEnd {
-    /// The ending call's arguments, when it ended by one.
-    pub ended: Option<Value>,
-    /// Why not, in words, and the stop as data.
-    pub reason: Option<String>,
-    pub stop: Option<Value>,
-    pub turns: u32,
-    pub tool_calls: u32,
-    pub seconds: f64,
-    /// What it made, on top of where it started.
-    pub snapshot: Option<CommitId>,
-    /// Paths left out of its snapshots, each with the reason.
-    pub left_out: Vec<String>,
-    /// The commands it ran last, each with its exit code, where it ended without its ending call.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

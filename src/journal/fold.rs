@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::agent::Agent;
 use super::checks::{CommandRun, Progress, WithBase};
-use super::event::{Agent, Event, RunStarted, Subtask, SubtaskStatus, Usage};
+use super::event::{Event, RunStarted, Subtask, SubtaskStatus};
 use super::loss::Dropped;
 use super::read::Line;
+use super::request::Usage;
 use super::tally::AgentState;
 use crate::id::{CommitId, SubtaskId, TreeId};
 

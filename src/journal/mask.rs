@@ -4,6 +4,9 @@ use serde_json::Value;
 
 const MASK: &str = "[secret]";
 
+/// Characters of an encoded form that is looked for: a shorter one would stand in ordinary text.
+const SHORTEST: usize = 10;
+
 /// Keys whose values are words of our own: names, ids and hashes that other lines refer to.
 const OURS: [&str; 17] = [
     "type", "id", "run", "role", "subtask", "commit", "tree", "snapshot", "start", "base", "ours",
@@ -29,6 +32,7 @@ impl Mask {
                 forms.push(form);
                 form = next;
             }
+            forms.extend(encoded(secret.as_bytes()));
         }
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
@@ -68,6 +72,48 @@ impl Mask {
     }
 }
 
+/// What a value looks like in base64 wherever it stands in what is encoded, and in an address. Of
+/// base64 the letters that others share are left out; what is too short then is no form of its own.
+fn encoded(secret: &[u8]) -> Vec<String> {
+    let mut forms = Vec::new();
+    for before in 0..3 {
+        let bytes = [&[0; 3][..before], secret].concat();
+        let whole = bytes.len() / 3 * 4;
+        let from = [0, 2, 3][before];
+        for letters in [PLAIN, FOR_ADDRESSES] {
+            let text = base64(&bytes, letters);
+            forms.extend(text.get(from..whole).map(str::to_owned));
+        }
+    }
+    let percent = |byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(*byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    };
+    forms.push(secret.iter().map(percent).collect());
+    forms.retain(|form| form.len() >= SHORTEST);
+    forms
+}
+
+const PLAIN: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const FOR_ADDRESSES: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Without padding.
+fn base64(bytes: &[u8], letters: &[u8; 64]) -> String {
+    let mut out = String::new();
+    for part in bytes.chunks(3) {
+        let of = |at: usize| u32::from(part.get(at).copied().unwrap_or_default());
+        let bits = of(0) << 16 | of(1) << 8 | of(2);
+        for place in 0..=part.len() {
+            let letter = bits >> (18 - 6 * place) & 63;
+            out.push(char::from(letters[letter as usize]));
+        }
+    }
+    out
+}
+
 fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
@@ -78,6 +124,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_secret_goes_in_its_encoded_forms_too() {
+        let mask = Mask::new(&["tvly-canary/+of=now?".to_owned()]);
+        for text in [
+            // The value alone, behind one and behind two other characters, and with more after it.
+            "dHZseS1jYW5hcnkvK29mPW5vdz8=",
+            "eDp0dmx5LWNhbmFyeS8rb2Y9bm93Pw==",
+            "eHg6dHZseS1jYW5hcnkvK29mPW5vdz86eA==",
+            "https://h/?key=tvly-canary%2F%2Bof%3Dnow%3F",
+        ] {
+            let shown = mask.text(text);
+            assert!(shown.contains(MASK), "{text}: {shown}");
+            for part in ["canary", "YW5hcn", "FuYXJ5", "hbmFye"] {
+                assert!(!shown.contains(part), "{text}: {shown}");
+            }
+        }
+        let ordinary = "a canary of now, Y2FuYXJ5 and tvly";
+        assert_eq!(mask.text(ordinary), ordinary);
+    }
 
     #[test]
     fn a_secret_goes_in_every_form_and_our_own_words_stay() {

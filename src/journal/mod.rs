@@ -3,9 +3,10 @@
 //! Owns: the closed set of events, their lines on disk, large outputs beside them, one writer a run, the
 //! fold from events to a state.
 //! Takes: events in plain types, and values that must not be written.
-//! Gives: `Writer` (appends, acknowledged once on disk), `read`, `fold`.
+//! Gives: `Writer` (appends, acknowledged once on disk), `read`, `salvage`, `Chain`, `fold`.
 //! Never: a type of a room above.
 
+mod agent;
 mod beside;
 mod checks;
 mod consent;
@@ -15,9 +16,11 @@ mod fold;
 mod loss;
 mod mask;
 mod read;
+mod request;
 mod tally;
 mod write;
 
+pub use agent::{Agent, AgentEnd, AgentKind};
 pub use beside::whole;
 pub use checks::{CommandRun, Progress, TestCount, WithBase};
 pub use consent::{DecidedBy, HookOutcome};
@@ -26,7 +29,8 @@ pub use event::*;
 pub use fold::{Conflict, State, SubtaskState};
 pub use loss::{Dropped, Loss, Side};
 pub use mask::Mask;
-pub use read::{Line, Read, read};
+pub use read::{Chain, Line, Read, read, salvage};
+pub use request::{Terms, Usage};
 pub use tally::AgentState;
 pub use write::{Handle, Writer};
 

@@ -30,18 +30,36 @@ pub struct Read {
     pub torn: u64,
     /// What the next line's `prev` must be.
     pub chain: String,
+}
+
+/// Lines held against each other, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    /// Lines taken so far.
+    count: u64,
+    /// What the next line's `prev` must be.
+    hash: String,
     /// The first line carries a seal, so every line must.
     sealed: bool,
 }
 
 /// Reads a journal. An incomplete last line is counted in `torn`; any other fault is `Error::Damaged`.
 pub fn read(path: &Path) -> Result<Read, Error> {
+    match salvage(path)? {
+        (read, None) => Ok(read),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// `read`, with the whole lines before the damage where there is some.
+pub fn salvage(path: &Path) -> Result<(Read, Option<Error>), Error> {
     let bytes = std::fs::read(path).map_err(|source| Error::Io {
         operation: "read",
         path: path.to_owned(),
         source,
     })?;
-    parse(&bytes).map_err(|(line, what)| match newer(&bytes) {
+    let (read, fault) = whole(&bytes);
+    let damage = fault.map(|(line, what)| match newer(&bytes) {
         Some(version) => Error::Newer {
             path: path.to_owned(),
             version,
@@ -51,7 +69,8 @@ pub fn read(path: &Path) -> Result<Read, Error> {
             line,
             what,
         },
-    })
+    });
+    Ok((read, damage))
 }
 
 /// The version that the first line names, when it is one that this program does not know.
@@ -62,38 +81,41 @@ fn newer(bytes: &[u8]) -> Option<u64> {
     (version > u64::from(VERSION)).then_some(version)
 }
 
-/// `read` without a file. The error is the line's number and what is wrong with it.
-pub fn parse(bytes: &[u8]) -> Result<Read, (usize, String)> {
-    let mut out = Read::default();
+/// The whole lines up to the first fault, and that line's number with what is wrong with it.
+fn whole(bytes: &[u8]) -> (Read, Option<(usize, String)>) {
+    let (mut out, mut chain) = (Read::default(), Chain::default());
     let mut rest = bytes;
+    let mut fault = None;
     while !rest.is_empty() {
-        let number = out.lines.len() + 1;
         let Some(end) = rest.iter().position(|&b| b == b'\n') else {
             // A whole record without its newline is a record: only the newline was lost.
-            if let Ok(line) = out.checked(rest, number) {
-                out.chain = chain(rest);
-                out.lines.push(line);
-                out.whole += rest.len() as u64;
-            } else {
-                out.torn = rest.len() as u64;
+            match chain.take(rest) {
+                Ok(line) => {
+                    out.lines.push(line);
+                    out.whole += rest.len() as u64;
+                }
+                Err(_) => out.torn = rest.len() as u64,
             }
-            return Ok(out);
+            break;
         };
-        let (text, after) = (&rest[..end], &rest[end + 1..]);
-        match out.checked(text, number) {
+        match chain.take(&rest[..end]) {
             Ok(line) => out.lines.push(line),
-            Err(what) => return Err((number, what)),
+            Err(what) => {
+                fault = Some((out.lines.len() + 1, what));
+                break;
+            }
         }
-        out.chain = chain(text);
         out.whole += end as u64 + 1;
-        rest = after;
+        rest = &rest[end + 1..];
     }
-    Ok(out)
+    out.chain = chain.hash;
+    (out, fault)
 }
 
-impl Read {
-    /// The next line as a record, if it is one.
-    fn checked(&mut self, text: &[u8], number: usize) -> Result<Line, String> {
+impl Chain {
+    /// The next line as a record, or what is wrong with it; after a fault no further line is asked for.
+    pub fn take(&mut self, text: &[u8]) -> Result<Line, String> {
+        let number = self.count + 1;
         let line: Line = serde_json::from_slice(text).map_err(|error| {
             if text.iter().all(|&b| b == 0) {
                 format!("holds {} NUL bytes and no record", text.len())
@@ -101,13 +123,13 @@ impl Read {
                 error.to_string()
             }
         })?;
-        if line.seq != number as u64 {
+        if line.seq != number {
             return Err(format!(
                 "is numbered {}, a line is missing or was added",
                 line.seq
             ));
         }
-        if line.prev != self.chain {
+        if line.prev != self.hash {
             return Err(
                 "does not follow from the line before it: one of them was changed".to_owned(),
             );
@@ -127,6 +149,7 @@ impl Read {
             }
             found => self.sealed |= number == 1 && found.is_some(),
         }
+        (self.count, self.hash) = (number, chain(text));
         Ok(line)
     }
 }
@@ -165,6 +188,13 @@ pub(super) fn chain(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(bytes: &[u8]) -> Result<Read, (usize, String)> {
+        match whole(bytes) {
+            (read, None) => Ok(read),
+            (_, Some(fault)) => Err(fault),
+        }
+    }
 
     fn journal(count: u64) -> Vec<u8> {
         let mut bytes = Vec::new();

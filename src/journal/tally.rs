@@ -1,7 +1,8 @@
 //! What one conversation has come to so far: turns, calls, tokens, money, and its end.
 
+use super::agent::{AgentEnd, AgentKind};
 use super::egress::Egress;
-use super::event::{AgentEnd, AgentKind, Usage};
+use super::request::Usage;
 use crate::id::CommitId;
 
 /// One conversation so far.

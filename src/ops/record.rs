@@ -115,6 +115,7 @@ mod tests {
             reserved_tokens: 1,
             reserved_usd: 0.0,
             model: String::new(),
+            terms: None,
             request_hash: hash.to_owned(),
         }
     }

@@ -183,16 +183,43 @@ fn odd(id: &str) -> Option<String> {
         return None;
     }
     let rule = "use 1 to 40 of a-z, 0-9, _ and -, first a letter or digit";
-    let lower: String = id.trim().to_lowercase().replace([' ', '.', '/'], "-");
-    Some(if is_valid(&lower) {
-        format!("{rule}, such as `{lower}`")
+    let near = near(id);
+    Some(if is_valid(&near) {
+        format!("{rule}, such as `{near}`")
     } else {
         rule.to_owned()
     })
+}
+
+/// What is left of an id in letters that one may have, with one dash for all between them.
+fn near(id: &str) -> String {
+    let lower = id.to_lowercase();
+    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let parts = lower.split(|c| !known(c)).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-")
 }
 
 /// The form of a conflict node's id: `merge-` and a hash.
 fn names_conflict(id: &str) -> bool {
     let hash = id.strip_prefix("merge-").unwrap_or_default();
     hash.len() >= 6 && hash.bytes().all(|c| c.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_suggested_with_one_dash_between_its_words() {
+        for (id, near_it) in [
+            ("Fix It", "fix-it"),
+            ("a -- & . c", "a-c"),
+            ("-rf ", "rf"),
+            ("../../x", "x"),
+            ("übung_1", "bung_1"),
+            ("***", ""),
+        ] {
+            assert_eq!(near(id), near_it);
+        }
+    }
 }

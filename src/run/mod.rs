@@ -13,6 +13,7 @@ mod call;
 mod end;
 mod judge;
 mod replay;
+mod retell;
 mod round;
 mod shared;
 mod visit;
@@ -34,6 +35,7 @@ pub use replay::{
     After, Changed, Comparison, Difference, Likeness, Replayable, Replayed, Replaying, Requests,
     Results, Tools, replay,
 };
+pub use retell::{origin_of, retell, spans_of};
 pub use visit::{About, KeptPlan, Said, Stream, Visit, Visiting, kept_plan, visit};
 
 use std::collections::BTreeMap;

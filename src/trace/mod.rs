@@ -7,6 +7,7 @@
 
 pub mod names;
 
+mod clock;
 mod options;
 mod origin;
 mod queue;

@@ -1,10 +1,11 @@
 //! The trace of a run that is resumed: its later part joins the first one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
+use sha2::{Digest as _, Sha256};
 
 /// Where a run's trace began.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(super) struct Ids {
     root: Option<SpanId>,
     /// The root's id was handed out.
     used: AtomicBool,
+    /// Of a trace that is told again: how many ids were made so far, each from the root's and its number.
+    told: Option<AtomicU64>,
 }
 
 impl Origin {
@@ -60,7 +63,30 @@ impl Ids {
             trace,
             root,
             used: AtomicBool::new(false),
+            told: None,
         }
+    }
+
+    /// The origin's own ids, whatever was sent of it, and others that follow from them.
+    pub(super) fn told(origin: Option<&Origin>) -> Self {
+        let (trace, root) = origin.map(Origin::ids).unwrap_or_default();
+        Self {
+            random: RandomIdGenerator::default(),
+            trace,
+            root,
+            used: AtomicBool::new(false),
+            told: Some(AtomicU64::new(0)),
+        }
+    }
+
+    /// The `number`th id below a root.
+    fn below(root: SpanId, number: u64) -> SpanId {
+        let mut hash = Sha256::new();
+        hash.update(root.to_bytes());
+        hash.update(number.to_be_bytes());
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&hash.finalize()[..8]);
+        SpanId::from_bytes(bytes)
     }
 }
 
@@ -72,6 +98,9 @@ impl IdGenerator for Ids {
     fn new_span_id(&self) -> SpanId {
         match self.root {
             Some(root) if !self.used.swap(true, Ordering::SeqCst) => root,
+            Some(root) if let Some(count) = &self.told => {
+                Self::below(root, count.fetch_add(1, Ordering::SeqCst))
+            }
             _ => self.random.new_span_id(),
         }
     }

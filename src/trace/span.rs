@@ -257,7 +257,11 @@ impl Span {
     pub fn event(&self, name: &'static str, attributes: Attributes) {
         if let Some(on) = &self.on {
             let attributes = converted(&on.live, &attributes);
-            on.context.span().add_event(name, attributes);
+            let span = on.context.span();
+            match on.live.clock.time() {
+                None => span.add_event(name, attributes),
+                Some(then) => span.add_event_with_timestamp(name, then, attributes),
+            }
         }
     }
 
@@ -292,7 +296,11 @@ impl Span {
     /// Ends the span now; what is set later is not recorded.
     pub fn end(&self) {
         if let Some(on) = &self.on {
-            on.context.span().end();
+            let span = on.context.span();
+            match on.live.clock.time() {
+                None => span.end(),
+                Some(then) => span.end_with_timestamp(then),
+            }
         }
     }
 
@@ -347,10 +355,11 @@ fn begin(live: &Arc<Live>, parent: &Context, place: Arc<Place>, start: Start) ->
         shared.push((names::ROUND, place.round.into()));
     }
     attributes.extend(converted(live, &shared));
-    let span = SpanBuilder::from_name(live.secrets.line(&start.name))
+    let mut span = SpanBuilder::from_name(live.secrets.line(&start.name))
         .with_kind(start.kind)
         .with_attributes(attributes)
         .with_links(start.links);
+    span.start_time = live.clock.time();
     let span = live.tracer.build_with_context(span, parent);
     Span {
         on: Some(On {

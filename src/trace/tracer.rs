@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{TraceContextExt, TracerProvider};
@@ -14,6 +14,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::resource::TelemetryResourceDetector;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
+use super::clock::Clock;
 use super::options::{Options, Target};
 use super::origin::Ids;
 use super::queue::Queue;
@@ -36,6 +37,7 @@ pub(super) struct Live {
     pub(super) secrets: Secrets,
     /// The span outside of this process that the run belongs to, or nothing.
     outside: Context,
+    pub(super) clock: Clock,
     out: Option<(Queue, Target)>,
 }
 
@@ -50,6 +52,26 @@ impl Tracer {
     /// # Errors
     /// When the target's endpoint or headers cannot be used; `unsent` is what is left then.
     pub fn open(options: &Options) -> Result<Self, Error> {
+        Self::opened(options, Clock::Now)
+    }
+
+    /// A tracer for a trace that is told again: what its spans say happened when `at` says. The same
+    /// calls give the same ids each time.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn told(options: &Options) -> Result<Self, Error> {
+        Self::opened(options, Clock::told())
+    }
+
+    /// What is told from now on happened then.
+    pub fn at(&self, time: SystemTime) {
+        if let Some(live) = &self.live {
+            live.clock.set(time);
+        }
+    }
+
+    fn opened(options: &Options, clock: Clock) -> Result<Self, Error> {
         if options.disabled {
             return Ok(Self::none());
         }
@@ -61,7 +83,7 @@ impl Tracer {
                 Some((queue, target.clone()))
             }
         };
-        Ok(Self::with(options, resource, out))
+        Ok(Self::with(options, resource, out, clock))
     }
 
     /// A tracer whose spans have ids and go nowhere.
@@ -69,11 +91,19 @@ impl Tracer {
         if options.disabled {
             return Self::none();
         }
-        Self::with(options, resource(options), None)
+        Self::with(options, resource(options), None, Clock::Now)
     }
 
-    fn with(options: &Options, resource: Resource, out: Option<(Queue, Target)>) -> Self {
-        let ids = Ids::new(options.origin.as_ref());
+    fn with(
+        options: &Options,
+        resource: Resource,
+        out: Option<(Queue, Target)>,
+        clock: Clock,
+    ) -> Self {
+        let ids = match clock {
+            Clock::Now => Ids::new(options.origin.as_ref()),
+            Clock::Told(_) => Ids::told(options.origin.as_ref()),
+        };
         let mut builder = SdkTracerProvider::builder()
             .with_resource(resource)
             .with_id_generator(ids);
@@ -91,6 +121,7 @@ impl Tracer {
                 tracer: builder.build().tracer_with_scope(scope),
                 secrets: Secrets::new(secrets.chain(headers.map(|h| h.1.clone()))),
                 outside: outside(options),
+                clock,
                 out,
             })),
         }
@@ -104,12 +135,19 @@ impl Tracer {
         }
     }
 
-    /// Sends what is queued, within `limit` and never longer than 3 s; false when that was not
-    /// reached. Nothing waits for what could not be sent.
+    /// Sends what is queued, within `limit` and, where a run waits for it, never longer than 3 s; false
+    /// when that was not reached. Nothing waits for what could not be sent.
     pub async fn flush(&self, limit: Duration) -> bool {
-        match self.live.as_ref().and_then(|live| live.out.as_ref()) {
+        let Some(live) = &self.live else {
+            return true;
+        };
+        let limit = match live.clock {
+            Clock::Now => limit.min(FLUSH_LIMIT),
+            Clock::Told(_) => limit,
+        };
+        match &live.out {
             None => true,
-            Some((queue, _)) => queue.flush(limit.min(FLUSH_LIMIT)).await,
+            Some((queue, _)) => queue.flush(limit).await,
         }
     }
 

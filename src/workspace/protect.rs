@@ -40,7 +40,7 @@ impl Store {
         Ok(released.map(|change| change.path).collect())
     }
 
-    /// The result's tree with these paths as the base has them.
+    /// The result's tree with these paths as the base has them; those it does not have are taken out.
     pub async fn put_back(
         &self,
         result: &CommitId,
@@ -50,10 +50,14 @@ impl Store {
         let wanted: BTreeSet<&[u8]> = paths.iter().map(Vec::as_slice).collect();
         let changes = self.changes(base, result).await?;
         let old = changes.iter().filter(|c| wanted.contains(&c.path[..]));
-        let puts = old.filter_map(|change| {
+        let (old, new): (Vec<_>, Vec<_>) = old.partition(|change| change.old.is_some());
+        let gone = new.into_iter().map(|change| import::delete(&change.path));
+        let back = old.into_iter().filter_map(|change| {
             let Entry { mode, blob } = change.old.as_ref()?;
             Some(import::link_to(&change.path, *mode, blob))
         });
+        // What is taken out first cannot take a file with it that is put back at or below its place.
+        let puts = gone.chain(back);
         let from = [result.clone()];
         let (reference, from) = (fresh_ref(), import::From::Commits(&from));
         let header = import::header(&reference, 1, import::FIXED, "with the base's files", &from);

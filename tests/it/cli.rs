@@ -89,7 +89,7 @@ pub fn events(id: &str) -> Vec<Value> {
     .unwrap()
 }
 
-const VERBS: [&str; 24] = [
+const VERBS: [&str; 25] = [
     "run",
     "resume",
     "init",
@@ -104,6 +104,7 @@ const VERBS: [&str; 24] = [
     "show",
     "diff",
     "log",
+    "trace",
     "shell",
     "apply",
     "replay",
@@ -415,6 +416,21 @@ fn a_plan_and_a_run_are_drawn() {
     let (code, stdout, _) = run(home.path(), &["plan", "draw", "last", "--format", "dot"]);
     assert_eq!(code, 0);
     assert!(stdout.starts_with("digraph") && stdout.contains("look"));
+    let mut lines = events("r-two");
+    lines.push(
+        serde_json::json!({"type": "conflict_found", "id": "merge-abcdef123456", "ours": "c1",
+        "theirs": "c2", "files": ["a.txt"], "ours_by": ["fix"], "theirs_by": ["look"]}),
+    );
+    write_run(home.path(), "r-two", &lines);
+    let (_, stdout, _) = run(home.path(), &["plan", "draw", "r-two", "--format", "dot"]);
+    assert!(
+        stdout.contains("merge-abcdef123456") && stdout.contains("conflict in a.txt"),
+        "{stdout}"
+    );
+    assert!(
+        stdout.contains("n0 -> n2;") && stdout.contains("n1 -> n2;"),
+        "{stdout}"
+    );
     let (code, stdout, _) = run(home.path(), &["plan", "schema"]);
     assert_eq!(code, 0);
     let schema: Value = serde_json::from_str(&stdout).unwrap();

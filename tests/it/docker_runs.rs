@@ -515,3 +515,52 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
         }
     }
 }
+
+/// What agents install stands in their own containers alone, and nothing of Wharf's own environment
+/// stands in any.
+#[tokio::test]
+async fn what_an_agent_installs_is_missing_where_it_is_judged_and_the_reason_is_told() {
+    if skipped() {
+        return;
+    }
+    let install =
+        "site=$(python3 -m site --user-site) && mkdir -p $site && echo 'x = 1' > $site/extra.py";
+    let server = FakeModel::start(move |ask| match (ask.role, ask.ordinal) {
+        (Role::Verifier, 0) => bash("python3 use.py"),
+        (Role::Verifier, _) => passes(&["It is done"], "#1"),
+        (_, 0) => bash(install),
+        (_, 1) => write("use.py", "import extra\n"),
+        (_, 2) => bash("python3 use.py && echo it works here"),
+        _ => report("done", "uses extra"),
+    })
+    .await;
+    let mut operator = Operator::new();
+    put(&operator.work().join("keep.txt"), "keep\n");
+    operator.env = [("CI", "1"), ("PYTHONPATH", "/x"), ("WHARF_PARALLEL", "1")]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .into();
+    let clean = "test -z \\\"$CI$PYTHONPATH$WHARF_PARALLEL$WHARF_HOME$OPENAI_API_KEY\\\"";
+    let plan = one(&format!(
+        "run: {{rounds: 1}}\nacceptance: {{commands: [\"{clean}\", \"python3 use.py\"], criteria: [\"It is done\"]}}"
+    ));
+    let said = operator.run(&server, &plan, &[]).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let result = said.object();
+    let commands = &result["verdict"]["commands"];
+    assert_eq!(commands[0]["exit_code"], 0, "{commands}");
+    assert_eq!(commands[1]["exit_code"], 1, "{commands}");
+    let tail = commands[1]["output_tail"].as_str().unwrap();
+    assert!(tail.contains("No module named 'extra'"), "{tail}");
+    assert!(
+        result["reason"]
+            .as_str()
+            .unwrap()
+            .contains("python3 use.py"),
+        "{result}"
+    );
+    let asked = server.requests();
+    let worked = asked
+        .iter()
+        .any(|body| body.to_string().contains("it works here"));
+    assert!(worked, "it was there in the agent's own container");
+}

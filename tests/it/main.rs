@@ -62,6 +62,7 @@ mod toolbox;
 
 // Whole runs over the in-memory sandbox.
 mod crash; // killed at every line of the journal
+mod damaged; // journals that are not as they were written, and every verb on them
 mod delivery; // where a result goes when it cannot go where it should
 mod full; // a disk without room, in a mount of its own
 mod merging; // conflicts, their mergers, and what these choose
@@ -71,6 +72,7 @@ mod record; // what is made from a journal alone, and what must not be in it
 mod replay; // again from what was recorded
 mod reports; // what agents are told, and what is known of one that hands in nothing
 mod resume; // what goes on and how, what is refused and what is said
+mod retold; // a trace from the journal alone, held against the one sent live
 mod runs;
 mod shell; // a person at what a subtask left
 mod verdicts; // what passes, what does not, rounds, votes, cheats

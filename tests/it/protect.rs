@@ -214,9 +214,54 @@ async fn where_a_test_may_change_the_old_one_runs_too_and_decides_nothing() {
     );
 }
 
+/// Without any `!` too: what the old checks say of the new code is worth knowing.
 #[tokio::test]
-async fn without_a_change_that_the_plan_allows_nothing_runs_twice() {
-    let (_, ran) = weakened("protect: [\"tests/t.txt\"]").await;
+async fn a_changed_check_runs_as_the_base_has_it_and_a_new_hook_is_taken_out() {
+    let world = World::new(&[("tests/t.txt", "strict\n"), ("a.txt", "a\n")]);
+    let extra = "acceptance: {commands: [\"grep -q weak tests/t.txt\", \"test -f conftest.py\"], \
+                 criteria: [\"It is done\"]}";
+    let ran = world
+        .run(&plan(extra), |ask| match (ask.role, ask.ordinal) {
+            (Role::Verifier, _) => verifier(ask),
+            (_, 0) => Answer::calls(vec![
+                (
+                    "write_file",
+                    json!({"path": "tests/t.txt", "content": "weak\n"}),
+                ),
+                (
+                    "write_file",
+                    json!({"path": "tests/new.txt", "content": "new\n"}),
+                ),
+                (
+                    "write_file",
+                    json!({"path": "conftest.py", "content": "x = 1\n"}),
+                ),
+            ]),
+            (_, 1) => Answer::call("bash", json!({"command": "true"})),
+            _ => report("done", "changed it"),
+        })
+        .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let verdict = ran.summary.verdict.unwrap();
+    let with = verdict.with_base_tests.expect("the old test was run");
+    assert_eq!(with.paths, ["conftest.py (taken out)", "tests/t.txt"]);
+    let codes: Vec<_> = with.commands.iter().map(|run| run.exit_code).collect();
+    assert_eq!(codes, [Some(1), Some(1)]);
+}
+
+#[tokio::test]
+async fn where_no_check_changed_nothing_runs_twice() {
+    let world = World::new(&[("a.txt", "a\n"), ("tests/t.txt", "t\n")]);
+    let extra = "acceptance: {commands: [\"true\"], criteria: [\"It is done\"]}\nprotect: [\"tests/t.txt\"]";
+    let ran = world
+        .run(&plan(extra), |ask| match (ask.role, ask.ordinal) {
+            (Role::Verifier, _) => verifier(ask),
+            (_, 0) => write("a.txt", "other\n"),
+            (_, 1) => write("tests/new.txt", "more\n"),
+            (_, 2) => Answer::call("bash", json!({"command": "true"})),
+            _ => report("done", "changed it"),
+        })
+        .await;
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     assert_eq!(ran.summary.verdict.unwrap().with_base_tests, None);
 }

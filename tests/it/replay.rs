@@ -110,7 +110,7 @@ async fn one() -> Recorded {
 }
 
 /// Rewrites a journal's lines with their chain, as a run with these facts would have written it.
-fn rewrite(state: &Path, change: impl Fn(&mut Value)) {
+pub fn rewrite(state: &Path, change: impl Fn(&mut Value)) {
     let path = run_dir(state).join("journal.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
     let mut events = Vec::new();

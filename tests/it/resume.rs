@@ -565,3 +565,98 @@ async fn what_was_handed_back_before_is_counted() {
     assert_eq!(again.summary.status, Status::Unverified);
     assert_eq!(again.requests.len(), 1, "the third verdict is the last");
 }
+
+/// What a command did over the network before the crash nobody knows; on the tree alone it is made again.
+#[tokio::test]
+async fn a_call_that_could_reach_the_network_is_unknown_and_any_other_is_named_and_made_again() {
+    for (network, again_made) in [("none", true), ("full", false), ("[example.com]", false)] {
+        let roles = match network.strip_prefix('[') {
+            Some(_) => "{allow: [example.com]}",
+            None => network,
+        };
+        let extra = format!("roles: {{coder: {{sandbox: {{network: {roles}}}}}}}");
+        let whole = Recorded::of(FILES, &plan(&extra, ONE), diligent).await;
+        let cut = after(&whole, |e| {
+            matches!(e, Event::ModelAnswered { call: 2, .. })
+        });
+        let state = whole.killed(until(&whole, cut));
+        let again = whole
+            .resume(state, Raised::default(), diligent)
+            .await
+            .unwrap();
+        assert_eq!(
+            again.summary.status,
+            Status::Passed,
+            "{}",
+            again.summary.reason
+        );
+        let patch = String::from_utf8(again.patch.clone().unwrap()).unwrap();
+        assert_eq!(patch.contains("+more"), again_made, "{network}: {patch}");
+        let sent = again.requests[0]["messages"].to_string();
+        assert!(
+            sent.contains("bash `echo more >> made.txt`"),
+            "{network}: {sent}"
+        );
+        assert_eq!(
+            sent.contains("it is not known whether this ran"),
+            !again_made,
+            "{network}: {sent}"
+        );
+        let said = again.summary.warnings.join("\n");
+        assert_eq!(
+            said.contains("it was not made again"),
+            !again_made,
+            "{network}: {said}"
+        );
+    }
+}
+
+/// A power loss may leave objects out of the store that the journal's lines name.
+#[tokio::test]
+async fn a_store_that_lost_objects_is_an_error_or_makes_no_difference() {
+    let whole = Recorded::of(FILES, &plan("", ONE), diligent).await;
+    let cut = after(&whole, |e| turn(e, 2));
+    let objects = run_dir(&whole.world.state).join("store.git/objects");
+    let mut files = Vec::new();
+    for folder in std::fs::read_dir(&objects).unwrap() {
+        let folder = folder.unwrap().path();
+        for file in std::fs::read_dir(folder).unwrap() {
+            files.push(
+                file.unwrap()
+                    .path()
+                    .strip_prefix(&objects)
+                    .unwrap()
+                    .to_owned(),
+            );
+        }
+    }
+    files.sort();
+    assert!(files.len() > 4, "{files:?}");
+    let (mut refused, step) = (0, files.len().div_ceil(10));
+    for file in files.iter().step_by(step) {
+        for how in ["gone", "zero"] {
+            let state = whole.killed(until(&whole, cut));
+            let path = run_dir(state.path()).join("store.git/objects").join(file);
+            let length = path.metadata().unwrap().len() as usize;
+            std::fs::remove_file(&path).unwrap();
+            if how == "zero" {
+                std::fs::write(&path, vec![0; length]).unwrap();
+            }
+            let at = format!("{} {how}", file.display());
+            match whole.resume(state, Raised::default(), diligent).await {
+                Ok(again) if again.summary.status == Status::Passed => {
+                    assert_eq!(again.patch, whole.patch, "{at}");
+                }
+                Ok(again) => {
+                    refused += 1;
+                    assert_eq!(again.summary.exit_code, 3, "{at}: {}", again.summary.reason);
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(!error.to_string().is_empty(), "{at}");
+                }
+            }
+        }
+    }
+    assert!(refused > 0, "no object of {} was missed", files.len());
+}

@@ -87,14 +87,14 @@ fn calls_made(operator: &Operator) -> usize {
 }
 
 /// What kind of span it is, by its operation; a command in a sandbox has none.
-fn kind(span: &Span) -> &str {
+pub fn kind(span: &Span) -> &str {
     span.attributes
         .get(names::OPERATION)
         .map_or("exec", |o| o.as_str().unwrap())
 }
 
 /// One trace, one root, every span under one of the right kind and within its time.
-fn is_one_tree<'a>(spans: &'a [Span], trace: &str) -> BTreeMap<&'a str, usize> {
+pub fn is_one_tree<'a>(spans: &'a [Span], trace: &str) -> BTreeMap<&'a str, usize> {
     let ids: BTreeMap<&str, &Span> = spans.iter().map(|s| (s.id.as_str(), s)).collect();
     assert_eq!(ids.len(), spans.len(), "no span is sent twice");
     let mut counts = BTreeMap::new();

@@ -10,6 +10,7 @@ use crate::world::{Ran, World, passes, put, report, write};
 
 mod cheats; // what is done to tests, and what the verifier is told of it
 mod rounds; // what one round hands to the next, and when no other follows
+mod trees; // the one a verdict is of
 mod votes; // several verifiers
 
 /// One coder under these further keys of the plan.

@@ -37,6 +37,7 @@ fn reply(text: &str, ids: &[String]) -> Reply {
 
 fn output(number: u32, id: &str, text: String) -> CallOutput {
     CallOutput {
+        traced: Default::default(),
         number,
         call_id: id.into(),
         tool: "bash".into(),

@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use crate::agent::{self, CallOutput};
 use crate::journal::{self, Agent, Event};
-use crate::model::Reply;
-use crate::plan::ENDINGS;
+use crate::model::{self, Reply};
+use crate::plan::{self, ENDINGS};
 use crate::run::again::talk::Talk;
 use crate::run::shared::Shared;
 use crate::run::work::accept::REPEATS;
 use crate::run::work::trees::Standing;
+use crate::tools::clip;
 
-/// Paths that were left out and are named to the agent.
+/// Paths that were left out, and calls, that are named to the agent.
 const NAMED: usize = 20;
+
+/// Characters of a command that names a call.
+const LINE: usize = 80;
 
 /// Everything an agent goes on with.
 pub(in crate::run) struct Recalled {
@@ -34,6 +38,8 @@ pub(in crate::run) struct Recalled {
     /// Of them those that repeated an earlier round's plan.
     pub repeated: u32,
     pub spent: Duration,
+    /// Calls of its last answer, where their results are not known.
+    pub unfinished: BTreeSet<String>,
     /// For the journal.
     pub resumed: Event,
 }
@@ -91,7 +97,13 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
     let bounces = results.iter().filter(|result| bounced(result)).count() as u32;
     let repeats = |result: &&&CallOutput| result.failed && result.text.contains(REPEATS);
     let repeated = results.iter().filter(repeats).count() as u32;
-    let told = (!results.is_empty()).then(|| words(left_out));
+    let open: &[model::Call] = match past.last() {
+        Some(last) if last.results.is_none() => &last.reply.calls,
+        _ => &[],
+    };
+    let unfinished = open.iter().map(|call| call.id.clone()).collect();
+    let told = !results.is_empty() || !open.is_empty();
+    let told = told.then(|| words(left_out, &named(open), reach(shared, who)));
     if let Some(last) = past.last_mut().filter(|_| told.is_some()) {
         last.told.clone_from(&told);
     }
@@ -111,6 +123,7 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
         calls: talk.calls,
         bounces,
         repeated,
+        unfinished,
         spent: talk.spent(),
     })
 }
@@ -142,22 +155,65 @@ pub(in crate::run) fn pair(line: &str) -> (String, String) {
     (path.to_owned(), why.to_owned())
 }
 
+/// How far a sandbox of an agent reaches.
+#[derive(Clone, Copy, PartialEq)]
+enum Reach {
+    Nowhere,
+    Network,
+}
+
+fn reach(shared: &Shared, who: &Agent) -> Reach {
+    let role = shared.plan.roles.get(&who.role);
+    match role.map(|role| &role.sandbox.network) {
+        None | Some(plan::Network::None) => Reach::Nowhere,
+        Some(plan::Network::Full | plan::Network::Allow(_)) => Reach::Network,
+    }
+}
+
+/// Calls in a few words each.
+fn named(calls: &[model::Call]) -> Vec<String> {
+    let what = |call: &model::Call| {
+        let arguments: serde_json::Value =
+            serde_json::from_str(&call.arguments).unwrap_or_default();
+        let keys = ["command", "path", "pattern", "id"];
+        let known = keys.iter().find_map(|key| arguments[*key].as_str());
+        match known {
+            Some(known) => format!("{} `{}`", call.name, clip::line(known, LINE)),
+            None => call.name.clone(),
+        }
+    };
+    calls.iter().map(what).collect()
+}
+
 /// What an agent is told that goes on in another process.
-fn words(left_out: &[String]) -> String {
+fn words(left_out: &[String], open: &[String], reach: Reach) -> String {
     let mut words = "[The run was interrupted and goes on now in a fresh sandbox. Your files are as they were \
-                     after your last finished turn; calls of a turn that was not finished were made anew. \
-                     Running processes, installed packages and files outside /workspace are gone"
+                     after your last finished turn; calls of a turn that was not finished were made anew"
         .to_owned();
+    if !open.is_empty() {
+        words.push_str(&format!(": {}", few(open, ", ")));
+    }
+    if !open.is_empty() && reach == Reach::Network {
+        words.push_str(
+            "; commands among them were not, for they may have reached the network before",
+        );
+    }
+    words.push_str(". Running processes, installed packages and files outside /workspace are gone");
     if !left_out.is_empty() {
-        let named: Vec<&str> = left_out.iter().take(NAMED).map(String::as_str).collect();
         words.push_str(&format!(
             "; so is what was not kept with your changes: {}",
-            named.join("; ")
+            few(left_out, "; ")
         ));
-        if left_out.len() > NAMED {
-            words.push_str(&format!(" and {} more", left_out.len() - NAMED));
-        }
     }
     words.push_str(".]");
     words
+}
+
+fn few(all: &[String], between: &str) -> String {
+    let named: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
+    let more = match all.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    named.join(between) + &more
 }

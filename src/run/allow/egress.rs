@@ -20,13 +20,15 @@ struct Clerk {
 
 impl Sink for Clerk {
     fn tell(&self, decision: Decision) {
-        self.span.event(names::EGRESS, attributes(&decision));
+        let step = step(decision.step);
+        let attributes = attributes(&decision.host, decision.port, &step);
+        self.span.event(names::EGRESS, attributes);
         self.journal.note(Event::Egress {
             agent: self.who.clone(),
             connection: decision.connection,
             host: decision.host,
             port: decision.port,
-            step: step(decision.step),
+            step,
         });
     }
 }
@@ -60,16 +62,17 @@ fn step(step: Step) -> EgressStep {
     }
 }
 
-fn attributes(decision: &Decision) -> trace::Attributes {
-    let word = match &decision.step {
-        Step::Allowed { .. } => "allowed".to_owned(),
-        Step::Refused { reason } => format!("refused: {reason}"),
-        Step::Ended { how, .. } => format!("ended: {how}"),
-        Step::Unlisted { .. } => "unlisted".to_owned(),
+/// A decision as an event of a span.
+pub(in crate::run) fn attributes(host: &str, port: u16, step: &EgressStep) -> trace::Attributes {
+    let word = match step {
+        EgressStep::Allowed { .. } => "allowed".to_owned(),
+        EgressStep::Refused { reason } => format!("refused: {reason}"),
+        EgressStep::Ended { how, .. } => format!("ended: {how}"),
+        EgressStep::Unlisted { .. } => "unlisted".to_owned(),
     };
     vec![
-        (names::SERVER_ADDRESS, Value::Text(decision.host.clone())),
-        (names::SERVER_PORT, Value::Int(decision.port.into())),
+        (names::SERVER_ADDRESS, Value::Text(host.to_owned())),
+        (names::SERVER_PORT, Value::Int(port.into())),
         (names::STATUS, Value::Text(word)),
     ]
 }

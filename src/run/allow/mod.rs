@@ -11,3 +11,4 @@ pub(in crate::run) mod egress;
 pub(in crate::run) mod hooking;
 pub(in crate::run) mod permit;
 pub(in crate::run) mod rate;
+mod unknown;

@@ -59,6 +59,9 @@ impl Desk {
         if let Ruling::Denied(reason) = tools.ruling(&call) {
             return Ok(Err(Output::refused("denied", reason)));
         }
+        if let Some(output) = self.unknown(&call, id) {
+            return Ok(Err(output));
+        }
         let recorded = self.shared.script.as_ref();
         if let Some((allowed, reason)) = recorded.and_then(|s| s.decided(&self.who, id)) {
             let told = None;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::agent::Stop;
-use crate::journal::{Agent, Event, Usage};
+use crate::journal::{Agent, Event, Terms, Usage};
 use crate::model::{self, Model, Reply, Request, StatusKind, retry};
 use crate::run::board::Notice;
 use crate::run::call::bill;
@@ -112,6 +112,7 @@ impl Call<'_> {
                 retry_seconds: wait.map(|w| w.as_secs_f64()),
                 spent_tokens: spent.tokens as u64,
                 spent_usd: spent.cost_usd,
+                stop: wait.is_none().then(|| stop_of(&error).word().to_owned()),
             });
             self.failed(&error, attempt, wait, span);
             let Some(wait) = wait else {
@@ -161,6 +162,13 @@ impl Call<'_> {
             reserved_tokens: worst.tokens as u64,
             reserved_usd: worst.cost_usd,
             model: self.about.name.clone(),
+            terms: Some(Terms {
+                provider: self.about.provider.clone(),
+                host: self.about.host.clone(),
+                port: self.about.port,
+                reply_tokens: self.request.reply_tokens,
+                temperature: self.request.temperature,
+            }),
             request_hash: model::request_hash(self.request),
         };
         self.shared
@@ -291,14 +299,8 @@ impl Call<'_> {
 
     /// An attempt that failed stands on the call's span too.
     fn failed(&self, error: &model::Error, attempt: u32, wait: Option<Duration>, span: &Span) {
-        let mut attributes = vec![
-            (names::ATTEMPT, attempt.into()),
-            (names::STATUS, error.to_string().into()),
-        ];
-        if let Some(wait) = wait {
-            attributes.push((names::RETRY_SECONDS, wait.as_secs_f64().into()));
-        }
-        span.event(names::ATTEMPT_FAILED, attributes);
+        let wait = wait.map(|wait| wait.as_secs_f64());
+        tell_failed(span, attempt, &error.to_string(), wait);
     }
 
     /// Waits before try number `attempt`.
@@ -331,18 +333,32 @@ impl Call<'_> {
     }
 
     fn model_name(&self) -> &str {
-        self.about
-            .name
-            .split_once('/')
-            .map_or(self.about.name.as_str(), |(_, name)| name)
+        bare(&self.about.name)
     }
+}
+
+/// A model's name without its provider's.
+pub(in crate::run) fn bare(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(_, name)| name)
+}
+
+/// A failed attempt on the span of its call.
+pub(in crate::run) fn tell_failed(span: &Span, attempt: u32, reason: &str, wait: Option<f64>) {
+    let mut attributes = vec![
+        (names::ATTEMPT, attempt.into()),
+        (names::STATUS, reason.into()),
+    ];
+    if let Some(wait) = wait {
+        attributes.push((names::RETRY_SECONDS, wait.into()));
+    }
+    span.event(names::ATTEMPT_FAILED, attributes);
 }
 
 fn add(so_far: Option<f64>, more: Option<f64>) -> Option<f64> {
     more.map(|more| so_far.unwrap_or(0.0) + more)
 }
 
-fn finish_word(finish: &model::Finish) -> String {
+pub(in crate::run) fn finish_word(finish: &model::Finish) -> String {
     match finish {
         model::Finish::Stop => "stop".to_owned(),
         model::Finish::Calls => "tool_calls".to_owned(),

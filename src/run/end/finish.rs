@@ -231,7 +231,7 @@ async fn close(shared: &Arc<Shared>, summary: Summary) -> Result<Summary, Error>
 
 /// What the run's span says of its status. The reason may quote reports and verdicts, and what models
 /// wrote stands in no span.
-fn failure(status: crate::run::Status) -> Option<(&'static str, &'static str)> {
+pub(in crate::run) fn failure(status: crate::run::Status) -> Option<(&'static str, &'static str)> {
     use crate::run::Status;
     match status {
         Status::Passed => None,

@@ -1,7 +1,6 @@
 //! The operator's acceptance commands, run by Wharf itself at a tree nobody can change any more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -12,21 +11,17 @@ use crate::run::Error;
 use crate::run::allow::egress;
 use crate::run::board::Notice;
 use crate::run::end::summary::ChangedCheck;
-use crate::run::judge::{collected, outcome, suspects};
+use crate::run::judge::{collected, suspects};
 use crate::run::round::drive::Drive;
 use crate::run::work::desk;
 use crate::run::work::keep::{self, REOPENINGS};
 use crate::run::work::settings;
 use crate::sandbox::{self, Command, Exit, Sandbox};
-use crate::workspace;
 
 /// Bytes of a command's output that are kept as evidence.
 const TAIL: usize = 2000;
 /// Bytes of the beginning and of the end of each stream that are read for what they say of tests.
 const READ: usize = 256 << 10;
-
-/// Time that must be left for evidence, in times of what the same commands took before.
-const MARGIN: f64 = 1.5;
 
 /// Notes of commands that have no result.
 const NOT_RUN: &str = "not run: ";
@@ -72,7 +67,7 @@ impl Drive {
             None => {
                 let commands = self.accept_commands().await;
                 Accepted {
-                    with_base: self.accept_with_base(&commands).await?,
+                    with_base: self.accept_with_base(&commands, &checks).await?,
                     at_base: self.accept_at_base(tree, &commands).await,
                     commands,
                 }
@@ -84,7 +79,7 @@ impl Drive {
         Ok(Checked {
             accepted,
             protected,
-            checks,
+            checks: checks.into_iter().map(|suspect| suspect.check).collect(),
         })
     }
 
@@ -101,46 +96,6 @@ impl Drive {
         let beside = known.with_base.iter().flat_map(|with| &with.commands);
         let mut all = known.commands.iter().chain(beside).chain(&known.at_base);
         all.all(is_told).then(|| known.clone())
-    }
-
-    /// Runs the commands at the base too, where they count tests or could not be run: evidence of what
-    /// the change took away. The base never changes, so once is enough for all rounds.
-    async fn accept_at_base(&mut self, tree: &TreeId, runs: &[CommandRun]) -> Vec<CommandRun> {
-        if !self.at_base.is_empty() {
-            return self.at_base.clone();
-        }
-        let shared = self.shared.clone();
-        let wanted = runs.iter().any(outcome::asks_for_base);
-        if *tree == shared.base.tree || !wanted || self.stopped() || !self.has_time(runs) {
-            return Vec::new();
-        }
-        let base = shared.base.commit.clone();
-        match self
-            .run_commands("acceptance-at-base", &base, &|_| {})
-            .await
-        {
-            Ok(runs) => runs,
-            Err(reason) => {
-                shared.warn(format!(
-                    "the tests could not be counted at the base, so nothing is known of lost ones: {reason}"
-                ));
-                Vec::new()
-            }
-        }
-    }
-
-    /// True while the run's time is enough to do once more what took this long; said when it is not.
-    fn has_time(&self, runs: &[CommandRun]) -> bool {
-        let took: f64 = runs.iter().map(|run| run.seconds).sum();
-        let took = Duration::try_from_secs_f64(took * MARGIN).unwrap_or_default();
-        let enough = Instant::now() + took < self.shared.deadline();
-        if !enough {
-            self.shared.warn(
-                "the acceptance commands were not run on the base or with its tests: too little of the run's \
-                 time was left",
-            );
-        }
-        enough
     }
 
     /// Runs the commands in a fresh sandbox at the merged tree; their exit codes are facts.
@@ -164,41 +119,10 @@ impl Drive {
         }
     }
 
-    /// Runs them again with the base's version of the files that `protect` lets agents change by a
-    /// `!`, where any was: evidence that decides nothing.
-    async fn accept_with_base(&mut self, runs: &[CommandRun]) -> Result<Option<WithBase>, Error> {
-        let shared = self.shared.clone();
-        let commands = &shared.plan.acceptance.commands;
-        if commands.is_empty() || self.stopped() {
-            return Ok(None);
-        }
-        let (store, base) = (&shared.store, &shared.base.commit);
-        let source = |source| Error::Workspace { source };
-        let released = store.released(base, &self.merged, &shared.plan.protect);
-        let released = released.await.map_err(source)?;
-        if released.is_empty() || !self.has_time(runs) {
-            return Ok(None);
-        }
-        let tree = store.put_back(&self.merged, base, &released).await;
-        let tree = tree.map_err(source)?;
-        let ran = self.run_commands("acceptance-base", &tree, &|_| {}).await;
-        let runs = match ran {
-            Ok(runs) => runs,
-            Err(reason) => commands.iter().map(|c| not_run(c, &reason)).collect(),
-        };
-        Ok(Some(WithBase {
-            paths: released
-                .iter()
-                .map(|path| workspace::display(path))
-                .collect(),
-            commands: runs,
-        }))
-    }
-
     /// Runs every command in one sandbox at a commit's tree; `Err` when there is no sandbox. When it
     /// breaks, all of them run once more in another: what the first ones left for the later ones is
     /// gone with it.
-    async fn run_commands(
+    pub(super) async fn run_commands(
         &mut self,
         name: &str,
         commit: &CommitId,
@@ -311,7 +235,7 @@ impl Drive {
     }
 }
 
-fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
+pub(super) fn not_run(command: &AcceptanceCommand, reason: &str) -> CommandRun {
     CommandRun {
         command: command.run.clone(),
         exit_code: None,

@@ -8,6 +8,7 @@
 pub(in crate::run) mod acceptance;
 pub(in crate::run) mod additions;
 pub(in crate::run) mod collected;
+mod evidence;
 pub(in crate::run) mod outcome;
 pub(in crate::run) mod status;
 pub(in crate::run) mod suspects;

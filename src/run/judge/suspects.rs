@@ -2,6 +2,7 @@
 //! sides. What weakens a check is a hint for the verifier, never a verdict of its own.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use crate::id::CommitId;
 use crate::run::end::summary::ChangedCheck;
@@ -11,6 +12,13 @@ use crate::workspace::{self, DifferenceStatus, Globs, display};
 /// The patterns and words, a line each; its head says how to read it.
 const TABLE: &str = include_str!("suspects.txt");
 
+/// What became of a file that the base does not have.
+pub(in crate::run) const ADDED: &str = "added";
+
+/// Kinds that follow from the acceptance commands.
+const NAMED: &str = "named by an acceptance command";
+const LIKE_A_PROGRAM: &str = "named like a program that an acceptance command starts";
+
 /// Files of a change whose contents are compared, and the largest of them in bytes.
 const FILES: usize = 100;
 const LARGEST: usize = 1 << 20;
@@ -19,7 +27,7 @@ const LARGEST: usize = 1 << 20;
 pub(in crate::run) async fn of(
     shared: &Shared,
     merged: &CommitId,
-) -> Result<Vec<ChangedCheck>, workspace::Error> {
+) -> Result<Vec<Suspect>, workspace::Error> {
     let base = &shared.base.commit;
     let differences = shared.store.differences(base, merged).await?;
     let commands = shared.plan.acceptance.commands.iter();
@@ -58,19 +66,31 @@ pub(in crate::run) async fn of(
             }
             None => continue,
         };
-        found.push(ChangedCheck {
-            path: display(path),
-            change: word(difference.status).to_owned(),
-            kind: kind.to_owned(),
-            notes,
+        found.push(Suspect {
+            speaks: table.speaks(path, kind, difference.status, &notes),
+            path: path.clone(),
+            check: ChangedCheck {
+                path: display(path),
+                change: word(difference.status).to_owned(),
+                kind: kind.to_owned(),
+                notes,
+            },
         });
     }
     Ok(found)
 }
 
+/// A changed check.
+pub(in crate::run) struct Suspect {
+    pub path: Vec<u8>,
+    pub check: ChangedCheck,
+    /// The commands can run with the base's version of it: what the old check says of the new code.
+    pub speaks: bool,
+}
+
 fn word(status: DifferenceStatus) -> &'static str {
     match status {
-        DifferenceStatus::Added => "added",
+        DifferenceStatus::Added => ADDED,
         DifferenceStatus::Changed => "changed",
         DifferenceStatus::Deleted => "removed",
         DifferenceStatus::ModeChanged => "mode",
@@ -92,11 +112,17 @@ enum Place {
     Code,
 }
 
-/// The table, read.
-struct Table {
+/// The table, read once a process: its patterns take longer to read than most changes to look at.
+struct Known {
     endings: Vec<(&'static str, Globs)>,
     files: Vec<(&'static str, Globs)>,
+    manifests: Vec<Globs>,
     words: Vec<Word>,
+}
+
+/// The table, and what the acceptance commands add to it.
+struct Table {
+    known: &'static Known,
     /// Programs that acceptance commands start, and paths that they name.
     programs: BTreeSet<String>,
     named: BTreeSet<String>,
@@ -108,14 +134,24 @@ struct Word {
     text: &'static str,
 }
 
-impl Table {
-    fn new(commands: &[&str]) -> Result<Self, workspace::Error> {
-        let mut table = Self {
+impl Known {
+    fn get() -> Result<&'static Self, workspace::Error> {
+        static KNOWN: OnceLock<Known> = OnceLock::new();
+        match KNOWN.get() {
+            Some(known) => Ok(known),
+            None => {
+                let read = Self::read()?;
+                Ok(KNOWN.get_or_init(|| read))
+            }
+        }
+    }
+
+    fn read() -> Result<Self, workspace::Error> {
+        let mut known = Self {
             endings: Vec::new(),
             files: Vec::new(),
+            manifests: Vec::new(),
             words: Vec::new(),
-            programs: BTreeSet::new(),
-            named: BTreeSet::new(),
         };
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
             let globs = |rest: &str| {
@@ -125,22 +161,52 @@ impl Table {
             let mut parts = line.splitn(4, ' ');
             match (parts.next(), parts.next(), parts.next(), parts.next()) {
                 (Some("file"), Some(kind), Some(_), Some(rest)) => {
-                    table.files.push((kind, globs(rest)?));
+                    known.files.push((kind, globs(rest)?));
                 }
-                (Some("word"), Some(sign), Some(language), Some(text)) => table.words.push(Word {
+                (Some("word"), Some(sign), Some(language), Some(text)) => known.words.push(Word {
                     sign,
                     language,
                     text,
                 }),
                 (Some("ending"), Some(language), _, _) => {
                     let rest = line.splitn(3, ' ').nth(2).unwrap_or_default();
-                    table.endings.push((language, globs(rest)?));
+                    known.endings.push((language, globs(rest)?));
+                }
+                (Some("manifest"), ..) => {
+                    let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
+                    known.manifests.push(globs(rest)?);
                 }
                 _ => {}
             }
         }
+        Ok(known)
+    }
+}
+
+impl Table {
+    fn new(commands: &[&str]) -> Result<Self, workspace::Error> {
+        let mut table = Self {
+            known: Known::get()?,
+            programs: BTreeSet::new(),
+            named: BTreeSet::new(),
+        };
         commands.iter().for_each(|command| table.note(command));
         Ok(table)
+    }
+
+    /// True where the base's version can stand in the new one's place: tests, and what runs around
+    /// them or chooses them. A file that says what the code needs is left as it is, unless it weakens
+    /// a check. What is new and is no test is taken out.
+    fn speaks(&self, path: &[u8], kind: &str, status: DifferenceStatus, notes: &[String]) -> bool {
+        let added = matches!(status, DifferenceStatus::Added);
+        let lower = path.to_ascii_lowercase();
+        let manifest = self.known.manifests.iter().any(|m| m.matches(&lower));
+        match kind {
+            _ if manifest => !added && notes.iter().any(|note| !note.starts_with("not compared")),
+            "test" | NAMED => !added,
+            "hook" | "config" | "build" | LIKE_A_PROGRAM => true,
+            _ => false,
+        }
     }
 
     /// Takes in what a command line starts and names.
@@ -161,7 +227,7 @@ impl Table {
         let lower = path.to_ascii_lowercase();
         let shown = String::from_utf8_lossy(&lower);
         if self.named.contains(shown.as_ref()) {
-            return Some("named by an acceptance command");
+            return Some(NAMED);
         }
         // At the top or in a folder of programs, such a file or module stands before the real one.
         let (folder, name) = shown.rsplit_once('/').unwrap_or(("", &shown));
@@ -170,15 +236,23 @@ impl Table {
         let first = folder.is_empty() || folder == "bin" || folder.ends_with("/bin");
         let module = shown.ends_with(".py") && self.programs.contains(folder_name);
         if first && self.programs.contains(stem) && is_program(name) || module {
-            return Some("named like a program that an acceptance command starts");
+            return Some(LIKE_A_PROGRAM);
         }
-        let found = self.files.iter().find(|(_, globs)| globs.matches(&lower));
+        let found = self
+            .known
+            .files
+            .iter()
+            .find(|(_, globs)| globs.matches(&lower));
         found.map(|(kind, _)| *kind)
     }
 
     fn language(&self, path: &[u8]) -> Option<&'static str> {
         let lower = path.to_ascii_lowercase();
-        let found = self.endings.iter().find(|(_, globs)| globs.matches(&lower));
+        let found = self
+            .known
+            .endings
+            .iter()
+            .find(|(_, globs)| globs.matches(&lower));
         found.map(|(language, _)| *language)
     }
 
@@ -220,7 +294,7 @@ impl Table {
 
     /// The lines that hold a word of a sign, as they stand.
     fn lines<'t>(&self, sign: &str, language: &str, text: &'t str) -> Vec<&'t str> {
-        let words = self.words.iter();
+        let words = self.known.words.iter();
         let words = words.filter(|word| word.sign == sign && word.language == language);
         let words: Vec<&str> = words.map(|word| word.text).collect();
         let lines = text.lines().map(str::trim);
@@ -263,15 +337,54 @@ mod tests {
         let lines = TABLE
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty());
-        let table = table();
-        let read = table.endings.len() + table.files.len() + table.words.len();
+        let known = table().known;
+        let read =
+            known.endings.len() + known.files.len() + known.words.len() + known.manifests.len();
         assert_eq!(read, lines.count());
-        let languages: BTreeSet<&str> = table.endings.iter().map(|(l, _)| *l).collect();
-        for word in &table.words {
+        let languages: BTreeSet<&str> = known.endings.iter().map(|(l, _)| *l).collect();
+        for word in &known.words {
             assert!(languages.contains(word.language), "{}", word.text);
             let signs = ["case", "assert", "skip", "hollow", "quit", "steer"];
             assert!(signs.contains(&word.sign), "{}", word.text);
         }
+    }
+
+    #[test]
+    fn the_base_s_version_speaks_for_checks_and_not_for_what_the_code_needs() {
+        let table = table();
+        let speaks = |path: &str, status, notes: &[&str]| {
+            let notes: Vec<String> = notes.iter().map(|&note| note.to_owned()).collect();
+            let kind = table.kind(path.as_bytes()).unwrap_or("code");
+            table.speaks(path.as_bytes(), kind, status, &notes)
+        };
+        use DifferenceStatus::{Added, Changed, Deleted};
+        for (path, status) in [
+            ("tests/a.py", Changed),
+            ("tests/a.py", Deleted),
+            ("conftest.py", Added),
+            ("pytest.ini", Added),
+            ("Makefile", Changed),
+            ("scripts/check.sh", Changed),
+            ("pytest.py", Added),
+        ] {
+            assert!(speaks(path, status, &[]), "{path}");
+        }
+        for (path, status) in [
+            ("tests/new.py", Added),
+            ("scripts/check.sh", Added),
+            ("Cargo.toml", Changed),
+            ("package.json", Changed),
+            (".envrc", Changed),
+            (".github/workflows/ci.yml", Changed),
+            ("src/a.py", Changed),
+        ] {
+            assert!(!speaks(path, status, &[]), "{path}");
+        }
+        assert!(speaks(
+            "package.json",
+            Changed,
+            &["an end that looks like success: `exit 0`"]
+        ));
     }
 
     #[test]

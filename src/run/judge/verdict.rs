@@ -37,21 +37,25 @@ pub(in crate::run) fn judge(
         .iter()
         .map(|text| one(text, &given, evidence))
         .collect();
-    let own = status(&arguments["verdict"]);
-    let any = |status| criteria.iter().any(|c| c.status == status);
-    // The verifier's own word can only lower what its criteria come to.
-    let status = if any(VerdictStatus::Fail) || own == VerdictStatus::Fail {
-        VerdictStatus::Fail
-    } else if any(VerdictStatus::Unknown) || own == VerdictStatus::Unknown || criteria.is_empty() {
-        VerdictStatus::Unknown
-    } else {
-        VerdictStatus::Pass
-    };
+    let status = sum(&arguments["verdict"], &criteria);
     let summary = arguments["summary"].as_str().unwrap_or_default().to_owned();
     Judged {
         status,
         summary,
         criteria,
+    }
+}
+
+/// What criteria that were judged come to: the verifier's own word can only lower it.
+pub(in crate::run) fn sum(own: &Value, criteria: &[Criterion]) -> VerdictStatus {
+    let own = status(own);
+    let any = |status| criteria.iter().any(|c| c.status == status);
+    if any(VerdictStatus::Fail) || own == VerdictStatus::Fail {
+        VerdictStatus::Fail
+    } else if any(VerdictStatus::Unknown) || own == VerdictStatus::Unknown || criteria.is_empty() {
+        VerdictStatus::Unknown
+    } else {
+        VerdictStatus::Pass
     }
 }
 

@@ -61,6 +61,8 @@ pub(in crate::run) struct Now {
     sent: Sent,
     /// The last turn that was journaled.
     pub turn: u32,
+    /// Calls that an earlier process may have made.
+    pub unknown: BTreeSet<String>,
 }
 
 impl Desk {
@@ -86,6 +88,7 @@ impl Desk {
             summaries: BTreeMap::new(),
             sent: Sent::default(),
             turn: 0,
+            unknown: BTreeSet::new(),
         });
         let (calls, reopened) = (AtomicU32::new(0), AtomicU32::new(0));
         Ok(Self {
@@ -105,6 +108,7 @@ impl Desk {
     pub fn recall(&self, recalled: &Recalled) {
         self.calls.store(recalled.calls, Ordering::SeqCst);
         self.accept.recall(recalled.bounces, recalled.repeated);
+        self.doubt(&recalled.unfinished);
         self.now.send_modify(|now| {
             now.left_out.clone_from(&recalled.left_out);
             now.results.clone_from(&recalled.results);
@@ -359,6 +363,8 @@ pub(in crate::run) async fn open(
         container: sandbox.facts().container.clone(),
         image: sandbox.facts().image.clone(),
         seconds: since.elapsed().as_secs_f64(),
+        shell: sandbox.facts().shell.clone().unwrap_or_default(),
+        runtime: sandbox.facts().runtime.clone(),
     });
     Ok(sandbox)
 }

@@ -55,6 +55,7 @@ mod tests {
 
     fn ran(tool: &str, line: &str, code: Option<i32>) -> CallOutput {
         CallOutput {
+            traced: Default::default(),
             number: 1,
             call_id: "c".into(),
             tool: tool.into(),

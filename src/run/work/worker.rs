@@ -22,6 +22,10 @@ use crate::sandbox::Image;
 use crate::trace::{AgentStart, Span};
 use crate::{plan, tools};
 
+/// What the span of an agent says that reported its own failure.
+pub(in crate::run) const REPORTED: (&str, &str) =
+    ("reported_failure", "the agent reported that it failed");
+
 /// What one agent is to do.
 pub(in crate::run) struct Job {
     pub who: Agent,
@@ -105,8 +109,7 @@ pub(in crate::run) async fn work(shared: Arc<Shared>, job: Job) -> End {
         end.span.fail(stop.word(), &stop.to_string());
     }
     if matches!(&end.outcome.ended, Ok(report) if report["status"] == "failed") {
-        end.span
-            .fail("reported_failure", "the agent reported that it failed");
+        end.span.fail(REPORTED.0, REPORTED.1);
     }
     // A verifier's span stays open for what its verdict is worth.
     if end.kind != AgentKind::Verifier {
@@ -222,6 +225,16 @@ fn summary_window(shared: &Shared, own: u64) -> u64 {
     known.unwrap_or(own)
 }
 
+/// The kind as spans have it.
+pub(in crate::run) fn kind_word(kind: AgentKind) -> &'static str {
+    match kind {
+        AgentKind::Coordinator => "coordinator",
+        AgentKind::Worker => "worker",
+        AgentKind::Merger => "merger",
+        AgentKind::Verifier => "verifier",
+    }
+}
+
 fn open_span(shared: &Shared, job: &Job) -> Span {
     let about = shared
         .models_of(&job.role)
@@ -236,12 +249,7 @@ fn open_span(shared: &Shared, job: &Job) -> Span {
         provider: about.provider,
         model: about.name,
         round: job.who.round,
-        kind: match job.kind {
-            AgentKind::Coordinator => "coordinator",
-            AgentKind::Worker => "worker",
-            AgentKind::Merger => "merger",
-            AgentKind::Verifier => "verifier",
-        },
+        kind: kind_word(job.kind),
     };
     job.parent.agent(&start, &job.needs)
 }
