@@ -312,13 +312,7 @@ impl Sandbox {
             bell: Arc::clone(bell),
         };
         spawn("reap", move || reaping.reap())?;
-        let link = Arc::clone(link);
-        spawn("watch", move || {
-            watch.keep();
-            link.hush();
-            watched.kill_all();
-            leave(End::Lease)
-        })?;
+        guard(watch, link, &watched)?;
         let calls = Calls {
             shell,
             files,
@@ -331,6 +325,17 @@ impl Sandbox {
             lease,
         })
     }
+}
+
+/// Ends process 1 once Wharf has given no sign of life for a whole lease.
+fn guard(watch: Watch, link: &Arc<Link>, commands: &Arc<Commands>) -> std::io::Result<()> {
+    let (link, commands) = (Arc::clone(link), Arc::clone(commands));
+    spawn("watch", move || {
+        watch.keep();
+        link.hush();
+        commands.kill_all();
+        leave(End::Lease)
+    })
 }
 
 #[expect(
