@@ -20,8 +20,8 @@ use wharf::sandbox::{self, Docker, Engine, Error, ImageSpec, Options};
 
 use crate::container::{Said, empty_tree, left, machine, note, run, soon, spec};
 use crate::faulty::socket;
-use crate::server::{Answer, Role};
-use crate::world::{World, passes, report};
+use crate::server::Answer;
+use crate::world::{World, report};
 
 /// How long a daemon may take to answer after its start.
 const START: Duration = Duration::from_secs(60);
@@ -166,7 +166,7 @@ async fn carried(daemon: &Daemon, docker: &Docker) -> sandbox::Image {
     let first = crate::container::engine().await.unwrap().0;
     crate::container::python(&first).await;
     let line = format!(
-        "docker -H unix://{} save wharf/base:latest | docker -H unix://{} load",
+        "docker -H unix://{} save wharf/base | docker -H unix://{} load",
         socket().display(),
         daemon.socket().display()
     );
@@ -273,6 +273,7 @@ async fn under_gvisor_a_sandbox_works_and_nobody_speaks_in_the_name_of_process_1
     let mut spec = spec(image, "gvisor");
     (spec.runtime, spec.pids) = (Some("runsc".to_owned()), 1024);
     let cancel = tokio_util::sync::CancellationToken::new();
+    let mut broken = 0;
     for (name, line) in TRICKS {
         let sandbox = docker.open(&spec, &empty_tree(), &cancel).await.unwrap();
         let honest = "uname -r; echo made > made; (: < /proc/1/fd/0) 2>/dev/null && echo open";
@@ -289,13 +290,20 @@ async fn under_gvisor_a_sandbox_works_and_nobody_speaks_in_the_name_of_process_1
         let outcome = sandbox.run(&command, &cancel).await;
         sandbox.close().await;
         note(&format!("{name}: {outcome:?}"));
-        if said.contains("open") {
-            assert!(
-                matches!(outcome, Err(Error::Broken { .. })),
-                "{name}: {outcome:?}"
-            );
+        // One that is told that it may not has changed nothing.
+        let refused = |done: &sandbox::Finished| {
+            String::from_utf8_lossy(&done.stderr.head).contains("write error")
+        };
+        match &outcome {
+            Err(Error::Broken { .. }) => broken += 1,
+            Ok(done) => assert!(!said.contains("open") || refused(done), "{name}: {done:?}"),
+            Err(other) => panic!("{name}: {other}"),
         }
     }
+    note(&format!(
+        "{broken} of {} tricks broke their sandbox",
+        TRICKS.len()
+    ));
     assert_eq!(left(&daemon.look(), "run-gvisor").await, (0, 0));
 }
 
@@ -334,20 +342,18 @@ async fn holds(daemon: &Daemon, look: &bollard::Docker) -> ([usize; 4], u64) {
     (counts, bytes)
 }
 
-/// One run with three sandboxes, or with one that ends broken.
+/// A run whose one agent writes two megabytes.
 async fn tiny(docker: &Docker, n: usize) {
     let text = format!("{n}\n");
     let mut world = World::new(&[("a.txt", &text)]);
     world.options.machine = machine();
+    world.options.verify = false;
     world.engine = Arc::new(docker.clone());
-    let plan = "version: 1\ntask: Do it\nsandbox: {image: 'wharf/base:latest', warm: 1}\n\
-        acceptance: {commands: ['test -e made'], criteria: [It is made]}\n\
+    let plan = "version: 1\ntask: Do it\nsandbox: {image: 'wharf/base:latest'}\n\
         subtasks: [{id: a, role: coder, brief: A}]\n";
     let ran = world
-        .run(plan, move |ask| match (ask.role, ask.ordinal) {
-            (Role::Verifier, 0) => Answer::call("bash", json!({"command": "ls -l made"})),
-            (Role::Verifier, _) => passes(&["It is made"], "#1"),
-            (_, 0) => {
+        .run(plan, |ask| match ask.ordinal {
+            0 => {
                 let line = "head -c 2000000 /dev/urandom > made; cp made /tmp/x";
                 Answer::call("bash", json!({"command": line}))
             }
@@ -355,6 +361,9 @@ async fn tiny(docker: &Docker, n: usize) {
         })
         .await;
     assert_eq!(ran.summary.exit_code, 0, "{}", ran.summary.reason);
+    if n.is_multiple_of(10) {
+        note(&format!("run {n} has ended"));
+    }
 }
 
 /// What a hundred runs add to the disk of a daemon that serves nobody else.

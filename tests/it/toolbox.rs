@@ -799,7 +799,7 @@ fn an_answer_leaves_process_1_in_one_write() {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut input, &greeting_of_wharf()).unwrap();
+    std::io::Write::write_all(&mut input, &greeting_of_wharf(None)).unwrap();
     let mut bytes = [0; 4096];
     let greeted = ours.recv(&mut bytes).unwrap();
     let (greeting, _) = Frame::decode(&bytes[..greeted]).unwrap().unwrap();
@@ -827,12 +827,13 @@ fn an_answer_leaves_process_1_in_one_write() {
 
 const KEY: Key = Key([9; 32]);
 
-fn greeting_of_wharf() -> Vec<u8> {
+fn greeting_of_wharf(lease_ms: Option<u64>) -> Vec<u8> {
     let hello = HostHello {
         version: VERSION,
         disk: 1 << 30,
         inodes: 1000,
         key: Some(KEY),
+        lease_ms,
         ..HostHello::default()
     };
     let mut sent = Vec::new();
@@ -851,10 +852,15 @@ fn seals(greeting: &Frame) -> [Option<Seals>; 2] {
     [Side::Wharf, Side::Toolbox].map(|from| greeting.sealed.then(|| Seals::new(&KEY, from)))
 }
 
-/// Root may take up any process's streams, so under root this toolbox seals: a frame of somebody else's ends it,
-/// and it does nothing of what that frame asked for.
-#[test]
-fn a_frame_that_wharf_did_not_send_ends_process_1() {
+/// A toolbox that has greeted, its output, and the seals of Wharf's frames and of its own.
+fn raw(
+    lease_ms: Option<u64>,
+) -> (
+    tempfile::TempDir,
+    std::process::Child,
+    std::process::ChildStdout,
+    [Option<Seals>; 2],
+) {
     let folder = tempfile::tempdir().unwrap();
     for name in ["workspace", "home", "tmp"] {
         std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -867,20 +873,62 @@ fn a_frame_that_wharf_did_not_send_ends_process_1() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut input = child.stdin.take().unwrap();
+    let input = child.stdin.as_mut().unwrap();
+    std::io::Write::write_all(input, &greeting_of_wharf(lease_ms)).unwrap();
     let mut output = child.stdout.take().unwrap();
-    std::io::Write::write_all(&mut input, &greeting_of_wharf()).unwrap();
     let mut bytes = Vec::new();
     let greeting = loop {
-        let mut part = [0; 1024];
-        let got = std::io::Read::read(&mut output, &mut part).unwrap();
-        assert!(got > 0, "it greets");
-        bytes.extend_from_slice(&part[..got]);
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut output, &mut byte).unwrap();
+        bytes.push(byte[0]);
         if let Some((frame, _)) = Frame::decode(&bytes).unwrap() {
             break frame;
         }
     };
-    if seals(&greeting)[0].is_none() {
+    let seals = seals(&greeting);
+    (folder, child, output, seals)
+}
+
+/// A command that is killed because process 1 gives up has not ended by itself: nobody is told that it has.
+#[test]
+fn a_toolbox_that_gives_up_answers_nothing_more() {
+    let nonsense = vec![0, 0, 0, 0, 99, 0, 0, 0, 0];
+    for (lease, said, code) in [(Some(1500), Vec::new(), 75), (None, nonsense, 70)] {
+        let (folder, mut child, mut output, mut seals) = raw(lease);
+        let mut input = child.stdin.take().unwrap();
+        let run = Request::Run {
+            line: "touch begun; sleep 600".into(),
+            timeout_ms: 600_000,
+            background: false,
+            keep: 100,
+        };
+        let mut sent = Vec::new();
+        let open = Frame::json(Kind::Open, 1, &run).unwrap();
+        seal::encode(&open, &mut seals[0], &mut sent);
+        seal::encode(&Frame::end(1), &mut seals[0], &mut sent);
+        std::io::Write::write_all(&mut input, &sent).unwrap();
+        while !folder.path().join("workspace/begun").exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::io::Write::write_all(&mut input, &said).unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut output, &mut bytes).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        let mut rest = bytes.as_slice();
+        while let Some((frame, used)) = seal::decode(rest, &mut seals[1]).unwrap() {
+            assert_ne!(frame.kind, Kind::Close, "{frame:?}");
+            rest = &rest[used..];
+        }
+    }
+}
+
+/// Root may take up any process's streams, so under root this toolbox seals: a frame of somebody else's ends it,
+/// and it does nothing of what that frame asked for.
+#[test]
+fn a_frame_that_wharf_did_not_send_ends_process_1() {
+    let (folder, mut child, _output, seals) = raw(None);
+    let mut input = child.stdin.take().unwrap();
+    if seals[0].is_none() {
         drop(input);
         assert!(child.wait().unwrap().success());
         return crate::container::note("SKIPPED: nobody here may take up another's streams");

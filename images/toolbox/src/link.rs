@@ -29,6 +29,8 @@ struct Queue {
     control: VecDeque<Frame>,
     data: VecDeque<Frame>,
     outward: VecDeque<Frame>,
+    /// Nothing more is taken.
+    shut: bool,
 }
 
 /// One call's two directions.
@@ -88,6 +90,9 @@ impl Link {
     /// Queues a frame.
     pub fn push(&self, frame: Frame) {
         let mut queue = lock(&self.queue);
+        if queue.shut {
+            return;
+        }
         let outward = frame.channel & INSIDE != 0;
         // A short answer waits for the close that follows it: one write, one step through the engine.
         let waits = frame.kind == Kind::Data && frame.body.len() < MAX_DATA && !outward;
@@ -100,6 +105,12 @@ impl Link {
         if !waits {
             self.filled.notify_one();
         }
+    }
+
+    /// Takes nothing more to say. Process 1 is about to end, and kills what runs: that a command was killed by
+    /// this is no answer to whoever asked for it.
+    pub fn hush(&self) {
+        lock(&self.queue).shut = true;
     }
 
     /// Writes frames until the stream fails; the greeting, which is the first, is never sealed.

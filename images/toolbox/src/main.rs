@@ -50,7 +50,7 @@ use std::sync::{Arc, Mutex};
 use rustix::process::{DumpableBehavior, set_child_subreaper, set_dumpable_behavior};
 use wharf_toolbox::held::Held;
 use wharf_toolbox::message::{HostHello, Request, Signal, ToolboxHello};
-use wharf_toolbox::seal::{self, Seals, Side};
+use wharf_toolbox::seal::{self, Key, Seals, Side};
 use wharf_toolbox::wire::{Fault, Frame, INSIDE, Kind, VERSION};
 
 use crate::bell::Bell;
@@ -143,18 +143,11 @@ fn leave(end: End) -> ! {
 /// Serves Wharf until its stream ends.
 fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
     let seen = peek::look();
-    // What could not be told is taken for open.
-    let sealed = seen.streams != Some(0);
-    let seals = |from| {
-        hello
-            .key
-            .as_ref()
-            .filter(|_| sealed)
-            .map(|key| Seals::new(key, from))
+    let key = match sealing(&hello, seen) {
+        Ok(key) => key,
+        Err(end) => return end,
     };
-    if sealed && hello.key.is_none() {
-        return End::Protocol;
-    }
+    let seals = |side| key.as_ref().map(|key| Seals::new(key, side));
     frames.seals = seals(Side::Wharf);
     let image = own_environment();
     let folders = Folders::of(arguments, &image);
@@ -164,7 +157,7 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         return End::Setup;
     };
     let link = Link::new(Arc::clone(&bell), waker);
-    let Ok(sandbox) = Sandbox::build(&folders, &environment, &hello, &bell) else {
+    let Ok(sandbox) = Sandbox::build(&folders, &environment, &hello, (&bell, &link)) else {
         return End::Setup;
     };
     let Ok(mut out) = output() else {
@@ -191,7 +184,7 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         version: VERSION,
         shell: shell.map(str::to_owned),
         git: sandbox.calls.git.is_some(),
-        sealed,
+        sealed: key.is_some(),
         held: Held {
             streams: seen.streams,
             traced: seen.traced,
@@ -204,8 +197,18 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         return End::Protocol;
     }
     let end = serve(frames, &link, &dispatch, &sandbox.lease);
+    link.hush();
     sandbox.calls.shell.commands.kill_all();
     end.map_or(End::Protocol, |()| End::Closed)
+}
+
+/// The key where frames have to be sealed, which is also where that could not be told.
+fn sealing(hello: &HostHello, seen: peek::Seen) -> Result<Option<Key>, End> {
+    match (seen.streams, &hello.key) {
+        (Some(0), _) => Ok(None),
+        (_, Some(key)) => Ok(Some(key.clone())),
+        (_, None) => Err(End::Protocol),
+    }
 }
 
 /// Starts the way out where Wharf offers one; the port that it listens at.
@@ -263,7 +266,7 @@ impl Sandbox {
         folders: &Folders,
         environment: &BTreeMap<OsString, OsString>,
         hello: &HostHello,
-        bell: &Arc<Bell>,
+        (bell, link): (&Arc<Bell>, &Arc<Link>),
     ) -> std::io::Result<Sandbox> {
         let paths: Vec<PathBuf> = [&folders.workspace, &folders.home, &folders.temporary]
             .map(Clone::clone)
@@ -309,11 +312,7 @@ impl Sandbox {
             bell: Arc::clone(bell),
         };
         spawn("reap", move || reaping.reap())?;
-        spawn("watch", move || {
-            watch.keep();
-            watched.kill_all();
-            leave(End::Lease)
-        })?;
+        guard(watch, link, &watched)?;
         let calls = Calls {
             shell,
             files,
@@ -326,6 +325,17 @@ impl Sandbox {
             lease,
         })
     }
+}
+
+/// Ends process 1 once Wharf has given no sign of life for a whole lease.
+fn guard(watch: Watch, link: &Arc<Link>, commands: &Arc<Commands>) -> std::io::Result<()> {
+    let (link, commands) = (Arc::clone(link), Arc::clone(commands));
+    spawn("watch", move || {
+        watch.keep();
+        link.hush();
+        commands.kill_all();
+        leave(End::Lease)
+    })
 }
 
 #[expect(

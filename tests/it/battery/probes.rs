@@ -41,9 +41,11 @@ async fn refused(trial: &Trial, sandbox: &Inside, arguments: &str) -> Vec<(Strin
         .filter(|n| !n.is_empty());
     let count: usize = numbers.next().unwrap().parse().unwrap();
     assert_eq!(all.len(), count, "{all:?}");
+    // gVisor's own network has nothing but itself, and says so in another word.
+    let alone = |outcome: &str| trial.runtime == "runsc" && outcome == "EHOSTUNREACH";
     let passed: Vec<String> = all
         .iter()
-        .filter(|(_, outcome)| !REFUSED.contains(&outcome.as_str()))
+        .filter(|(_, outcome)| !REFUSED.contains(&outcome.as_str()) && !alone(outcome))
         .map(|(name, outcome)| format!("{name} {outcome}"))
         .collect();
     let seen = match passed.as_slice() {
@@ -165,9 +167,12 @@ async fn what_programs_need_is_allowed() {
     let all = outcomes(&sandbox, "may").await;
     sandbox.close().await;
     assert_eq!(all.len(), 18, "{all:?}");
+    // Debian's gVisor has no word for these two.
+    let lacks =
+        |name: &str| trial.runtime == "runsc" && ["pidfd", "personality_asked"].contains(&name);
     let not: Vec<_> = all
         .iter()
-        .filter(|(_, outcome)| outcome != "ALLOWED")
+        .filter(|(name, outcome)| outcome != "ALLOWED" && !lacks(name))
         .collect();
     assert!(not.is_empty(), "{not:?}");
 }
