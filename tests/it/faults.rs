@@ -269,7 +269,7 @@ fn looking(
 /// The call for a summary of a conversation meets each fault once, and each time it is had in the end.
 async fn faults_of_notes(spoken: Spoken, wire: Wire) {
     let at_once = [("retry-after-ms", "5")];
-    let faults = vec![
+    let faults = [
         Answer::status(429, "{\"error\":{\"message\":\"slow down\"}}", &at_once),
         Answer::status(503, "<html>Bad gateway</html>", &at_once),
         Answer::status(529, "", &at_once),
