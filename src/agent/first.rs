@@ -259,7 +259,11 @@ fn verifying(text: &mut Text, work: &Verifying) {
         );
         text.section("Changed tests and configuration", &body);
     }
-    text.section("Changed files", &bullets(&work.changed, PATHS));
+    let changed = match work.changed.is_empty() {
+        true => "Nothing was changed: this tree is the one that the work began with.".to_owned(),
+        false => bullets(&work.changed, PATHS),
+    };
+    text.section("Changed files", &changed);
     if !work.diff.trim().is_empty() {
         text.section("The change", &fenced(&clip::middle(&work.diff, DIFF)));
     }

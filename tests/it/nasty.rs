@@ -14,6 +14,7 @@ mod emptied; // work that removes almost everything
 mod history; // what agents see of it, and what never
 mod included; // what is shown although ignored or hidden
 mod measured; // what is large
+mod nothing; // work that changed nothing
 mod own; // Wharf's own files inside the workspace
 mod repositories; // the generator
 mod runs; // a run in each of them changes nothing

@@ -1,5 +1,10 @@
 //! A run once more from its journal: the same base and the recorded answers, with tools that run in
-//! containers again or came to what was recorded. The recorded run is only read.
+//! containers again or came to what was recorded.
+//!
+//! Owns: the recording as a model, as tools, and as what the other run is compared with.
+//! Takes: the directory of a run.
+//! Gives: a run of its own, and the first place where its results differ.
+//! Never: writes into the recorded run, asks a model.
 
 mod answers;
 mod compare;

@@ -10,7 +10,9 @@ use crate::workspace::fixture::{self, git, operators_git, read, write as lay};
 use crate::world::{Ran, World, passes, report, write};
 
 /// A coder that writes these files, and a verifier that passes.
-fn writes(files: &'static [(&'static str, &'static str)]) -> impl Fn(&Ask) -> Answer + Send + Sync {
+pub fn writes(
+    files: &'static [(&'static str, &'static str)],
+) -> impl Fn(&Ask) -> Answer + Send + Sync {
     move |ask| match (ask.role, ask.ordinal) {
         (Role::Verifier, 0) => Answer::call("list_files", json!({})),
         (Role::Verifier, _) => passes(&["It is done"], "#1"),

@@ -47,7 +47,7 @@ fn lines(pwn: &Path) -> [String; 4] {
          chmod +x .git/hooks/post-checkout; git init -q library; echo lib > library/f; echo x > 'git~1'; echo ok"
     );
     let junk = "mkdir -p node_modules/x target __pycache__; echo x > node_modules/x/y; touch __pycache__/a.pyc; \
-                head -c 70000000 /dev/zero > target/bin; mkfifo pipe; echo KEY= > .env.example; echo ok";
+                head -c 70000000 /dev/zero > target/bin; mkfifo pipe; echo KEY= > .env.example; rm -rf .git; echo ok";
     let named = names();
     [
         format!("{kinds}\n{named}"),

@@ -228,3 +228,21 @@ async fn an_apply_never_writes_there() {
     assert!(matches!(applied, Applied::Done { .. }), "{applied:?}");
     assert_eq!(read(Path::new(&dir), "s/wharf2/x"), "x\n");
 }
+
+/// Where a run's files are is told by where it is now, not by where it was.
+#[tokio::test]
+async fn a_run_that_was_moved_into_the_workspace_is_not_applied_over_itself() {
+    let world = World::new(&[("a", "1\n")]);
+    let files = &[("s/x", "x\n"), ("b", "b\n")];
+    let ran = world.run(PLAN, super::added::writes(files)).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let state = world.workspace.join("s");
+    std::fs::rename(&world.state, &state).unwrap();
+    let put = run::apply(operators_git(), &state.join("runs/run"), Force::No).await;
+    let put = put.unwrap();
+    let Applied::Refused { paths } = put.applied else {
+        panic!("it was applied: {put:?}");
+    };
+    assert!(paths.len() == 1 && paths[0].0 == "s/x", "{paths:?}");
+    assert!(!world.workspace.join("b").exists() && !state.join("x").exists());
+}
