@@ -209,6 +209,9 @@ async fn outlives(signal: rustix::process::Signal) {
             }
             _ => {
                 let seen = ask.last();
+                if seen.contains("this call has no result") {
+                    return Answer::call("bash", json!({"command": "cat b.txt; echo again"}));
+                }
                 assert!(seen.contains("first") && seen.contains("again"), "{seen}");
                 report("done", "it is there")
             }
