@@ -1,5 +1,10 @@
 //! A run once more from its journal: the same base and the recorded answers, with tools that run in
-//! containers again or came to what was recorded. The recorded run is only read.
+//! containers again or came to what was recorded.
+//!
+//! Owns: where a replay and the recorded run are held against each other.
+//! Takes: a run's directory, and where tool results come from.
+//! Gives: a comparison, and the replay's own run where it is kept.
+//! Never: asks a model, delivers anything, writes to the recorded run.
 
 mod answers;
 mod compare;
@@ -17,7 +22,7 @@ use crate::agent::Stop;
 use crate::id::{RunId, TreeId};
 use crate::journal::{self, Agent, Event, Line, RunStarted, State, Writer};
 use crate::run::again::past::Past;
-use crate::run::again::resume;
+use crate::run::again::{files, resume};
 use crate::run::begin::fresh::Fresh;
 use crate::run::begin::kept::Kept;
 use crate::run::begin::lock;
@@ -106,8 +111,8 @@ impl Replayable {
         let kept = resume::kept_of(&lines, &started);
         let kept = kept.map_err(|why| resume::unreadable(dir, &why))?;
         Ok(Self {
-            plan_text: resume::plan_text(dir, &started)?,
-            plan_files: resume::plan_files(dir, &started)?,
+            plan_text: files::plan_text(dir, &started)?,
+            plan_files: files::plan_files(dir, &started)?,
             dir: dir.to_owned(),
             _lock: lock,
             lines,
