@@ -24,8 +24,7 @@ const HINTS: [(&str, &str); 2] = [
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  wharf runs --limit 5\n\n\
 Of runs without an end: running; stopped (it crashed or was killed); unknown (that could not be told);\n\
-damaged (its journal was changed, so its end could not be told); unreadable. An interrupted run ended in\n\
-order, on a signal.")]
+damaged (its journal was changed); unreadable. An interrupted run ended in order, on a signal.")]
 pub struct Args {
     /// Show at most this many
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]

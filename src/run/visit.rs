@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::id::{CommitId, RoleName, RunId};
 use crate::journal::{self, State};
 use crate::plan::{self, Plan};
-use crate::run::again::resume;
+use crate::run::again::{files, resume};
 use crate::run::begin::kept::Kept;
 use crate::run::begin::lock;
 use crate::run::work::settings;
@@ -103,8 +103,8 @@ pub fn kept_plan(dir: &Path) -> Result<KeptPlan, Error> {
     };
     let kept = resume::kept_of(&lines, &started);
     Ok(KeptPlan {
-        text: resume::plan_text(dir, &started)?,
-        files: resume::plan_files(dir, &started)?,
+        text: files::plan_text(dir, &started)?,
+        files: files::plan_files(dir, &started)?,
         kept: kept.map_err(|why| resume::unreadable(dir, &why))?,
     })
 }

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,6 +49,8 @@ const SETTINGS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct Git {
     search: OsString,
+    /// Where it is in the search path, looked up once.
+    program: Arc<OnceLock<PathBuf>>,
     started: Arc<AtomicU64>,
 }
 
@@ -97,8 +99,22 @@ impl Git {
     pub fn at(search: impl Into<OsString>) -> Self {
         Self {
             search: search.into(),
+            program: Arc::default(),
             started: Arc::default(),
         }
+    }
+
+    /// The program's own path: a name that is looked up in another search path than this process's
+    /// costs a copy of all its pages at each start. The mere name where it is not found, for the error.
+    fn program(&self) -> &Path {
+        self.program.get_or_init(|| {
+            let folders = std::env::split_paths(&self.search).filter(|folder| folder.is_absolute());
+            let runs =
+                |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+            let mut found = folders.map(|folder| folder.join("git"));
+            let found = found.find(|path| path.is_file() && runs(path));
+            found.unwrap_or_else(|| PathBuf::from("git"))
+        })
     }
 
     /// Its version; an error when there is none in the search path or it cannot be read.
@@ -193,7 +209,7 @@ impl Git {
     /// Starts a command; dropping the child kills it.
     pub(super) fn spawn(&self, call: &Call, input: Stdio, output: Stdio) -> Result<Child, Error> {
         self.started.fetch_add(1, Ordering::Relaxed);
-        let mut command = Command::new("git");
+        let mut command = Command::new(self.program());
         command
             .env_clear()
             .env("PATH", &self.search)

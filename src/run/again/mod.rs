@@ -7,6 +7,7 @@
 
 pub(in crate::run) mod absorb;
 pub(in crate::run) mod changed;
+pub(in crate::run) mod files;
 pub(in crate::run) mod past;
 pub(in crate::run) mod recall;
 pub(in crate::run) mod resume;

@@ -97,10 +97,7 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
     let bounces = results.iter().filter(|result| bounced(result)).count() as u32;
     let repeats = |result: &&&CallOutput| result.failed && result.text.contains(REPEATS);
     let repeated = results.iter().filter(repeats).count() as u32;
-    let open: &[model::Call] = match past.last() {
-        Some(last) if last.results.is_none() => &last.reply.calls,
-        _ => &[],
-    };
+    let open = unanswered(&past);
     let unfinished = open.iter().map(|call| call.id.clone()).collect();
     let told = !results.is_empty() || !open.is_empty();
     let told = told.then(|| words(left_out, &named(open), reach(shared, who)));
@@ -126,6 +123,14 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
         unfinished,
         spent: talk.spent(),
     })
+}
+
+/// The calls of a last answer whose results are not known.
+fn unanswered(past: &[agent::Past]) -> &[model::Call] {
+    match past.last() {
+        Some(last) if last.results.is_none() => &last.reply.calls,
+        _ => &[],
+    }
 }
 
 fn summaries(talk: &Talk) -> Result<BTreeMap<u32, Reply>, String> {

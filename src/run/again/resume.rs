@@ -7,20 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::journal::{self, Event, Line, Read, RunStarted, State, Writer};
+use crate::run::again::files::{PLAN, is_gone, plan_files, plan_text, remove};
 use crate::run::again::past::Past;
 use crate::run::begin::base;
 use crate::run::begin::kept::{self, Kept};
 use crate::run::begin::lock;
 use crate::run::begin::price;
-use crate::run::begin::start::{self, Begun, Opened, PLAN_FILES};
+use crate::run::begin::start::{self, Begun, Opened};
 use crate::run::board::Notice;
 use crate::run::end::result;
 use crate::run::{Error, Models, Order, Status, Summary};
 use crate::trace::{Origin, RunStart};
 use crate::workspace::Base;
-
-/// The plan's text in a run's directory.
-const PLAN: &str = "plan.yaml";
 
 /// What is asked for beside going on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -231,11 +229,9 @@ fn past(read: Read, seq: u64, resumed: Event, models: &Models) -> Past {
         prev: read.chain,
         event: resumed,
     });
-    let prices: BTreeMap<_, _> = models
-        .all()
-        .map(|model| model.about())
-        .filter_map(|about| Some((about.name, about.price?)))
-        .collect();
+    let abouts = models.all().map(|model| model.about());
+    let priced = abouts.filter_map(|about| Some((about.name, about.price?)));
+    let prices: BTreeMap<_, _> = priced.collect();
     Past::of(&lines, &|name| prices.get(name).copied())
 }
 
@@ -282,60 +278,11 @@ pub(in crate::run) fn kept_of(lines: &[Line], started: &RunStarted) -> Result<Ke
     serde_json::from_value(options.clone()).map_err(|error| error.to_string())
 }
 
-/// The plan's text: plan.yaml, and where that is gone what the journal has of it. One that is there and
-/// cannot be read was damaged, which is never passed over.
-pub(in crate::run) fn plan_text(dir: &Path, started: &RunStarted) -> Result<String, Error> {
-    match is_gone(dir, PLAN) && !started.plan.is_empty() {
-        true => Ok(started.plan.clone()),
-        false => text(dir, PLAN),
-    }
-}
-
-/// The files that the plan names; as `plan_text`.
-pub(in crate::run) fn plan_files(
-    dir: &Path,
-    started: &RunStarted,
-) -> Result<BTreeMap<String, String>, Error> {
-    if is_gone(dir, PLAN_FILES) {
-        return Ok(started.plan_files.clone());
-    }
-    let text = text(dir, PLAN_FILES)?;
-    serde_json::from_str(&text).map_err(|error| unreadable(dir, &format!("{PLAN_FILES}: {error}")))
-}
-
-fn is_gone(dir: &Path, name: &str) -> bool {
-    matches!(dir.join(name).try_exists(), Ok(false))
-}
-
-fn text(dir: &Path, name: &str) -> Result<String, Error> {
-    let read = std::fs::read_to_string(dir.join(name));
-    let text = read.map_err(|error| unreadable(dir, &format!("{name}: {error}")))?;
-    match text.trim().is_empty() {
-        true => Err(unreadable(dir, &format!("{name} is empty"))),
-        false => Ok(text),
-    }
-}
-
-/// Removes a file or a folder of the run's own; nothing there is no error.
-fn remove(path: &Path) -> Result<(), Error> {
-    let gone = match std::fs::symlink_metadata(path) {
-        Ok(about) if about.is_dir() => std::fs::remove_dir_all(path),
-        Ok(_) => std::fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match gone {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Error::Io {
-            operation: "remove",
-            path: path.to_owned(),
-            source,
-        }),
-        _ => Ok(()),
-    }
-}
-
 fn name(dir: &Path) -> String {
-    let name = dir.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
+    dir.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn replay(started: &RunStarted, of: &crate::id::RunId) -> Error {

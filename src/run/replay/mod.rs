@@ -1,10 +1,10 @@
 //! A run once more from its journal: the same base and the recorded answers, with tools that run in
 //! containers again or came to what was recorded.
 //!
-//! Owns: the recording as a model, as tools, and as what the other run is compared with.
-//! Takes: the directory of a run.
-//! Gives: a run of its own, and the first place where its results differ.
-//! Never: writes into the recorded run, asks a model.
+//! Owns: where a replay and the recorded run are held against each other.
+//! Takes: a run's directory, and where tool results come from.
+//! Gives: a comparison, and the replay's own run where it is kept.
+//! Never: asks a model, delivers anything, writes to the recorded run.
 
 mod answers;
 mod compare;
@@ -22,7 +22,7 @@ use crate::agent::Stop;
 use crate::id::{RunId, TreeId};
 use crate::journal::{self, Agent, Event, Line, RunStarted, State, Writer};
 use crate::run::again::past::Past;
-use crate::run::again::resume;
+use crate::run::again::{files, resume};
 use crate::run::begin::base;
 use crate::run::begin::fresh::Fresh;
 use crate::run::begin::kept::Kept;
@@ -112,8 +112,8 @@ impl Replayable {
         let kept = resume::kept_of(&lines, &started);
         let kept = kept.map_err(|why| resume::unreadable(dir, &why))?;
         Ok(Self {
-            plan_text: resume::plan_text(dir, &started)?,
-            plan_files: resume::plan_files(dir, &started)?,
+            plan_text: files::plan_text(dir, &started)?,
+            plan_files: files::plan_files(dir, &started)?,
             dir: dir.to_owned(),
             _lock: lock,
             lines,

@@ -46,10 +46,6 @@ struct Chat {
     attempts: u32,
 }
 
-pub(super) fn word(kind: AgentKind) -> &'static str {
-    worker::kind_word(kind)
-}
-
 /// A connection out of a sandbox, on the span it belongs to.
 pub(super) fn tell_egress(span: &Span, event: &Event) {
     if let Event::Egress {
@@ -238,7 +234,7 @@ impl Agents {
         {
             at.span.fail(worker::REPORTED.0, worker::REPORTED.1);
         }
-        if at.start.kind == word(AgentKind::Verifier) {
+        if at.start.kind == worker::kind_word(AgentKind::Verifier) {
             let own = end.ended.as_ref().map(|call| call["verdict"].clone());
             let judge = (agent.subtask.clone(), at.span.clone(), own);
             self.judges.push(judge);

@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::run::Status;
 use crate::run::end::finish;
 use crate::run::judge::verdict;
+use crate::run::work::worker;
 use crate::trace::{AgentStart, Origin, RunStart, Span, Tracer};
 
 use agents::Agents;
@@ -112,7 +113,7 @@ impl<'a> Told<'a> {
                     subtask: agent.subtask.to_string(),
                     description: self.described(agent.role.as_str()),
                     round: agent.round,
-                    kind: agents::word(*kind),
+                    kind: worker::kind_word(*kind),
                     ..AgentStart::default()
                 };
                 let parent = match start.kind {
