@@ -182,12 +182,25 @@ where
     let body = bollard::body_try_stream(pulse.beaten_by(tar));
     let api = docker.api.clone().with_timeout(FOREVER);
     let stream = api.create_image(Some(options), Some(body), None);
-    drain_sent(stream, BUILD_SILENCE, &pulse, |_| ())
-        .await
-        .map_err(|reason| Error::Engine {
-            operation: "importing a root file system",
-            reason,
-        })
+    let failed = |reason| Error::Engine {
+        operation: "importing a root file system",
+        reason,
+    };
+    let mut id = None;
+    drain_sent(stream, BUILD_SILENCE, &pulse, |info| {
+        id = info
+            .status
+            .map(|status| status.trim().to_owned())
+            .or(id.take());
+    })
+    .await
+    .map_err(failed)?;
+    // Podman gives it a name of its own making; the last it says is the image's id, as Docker does.
+    match (inspect(docker, &format!("{repo}:{tag}")).await?, id) {
+        (Some(_), _) => Ok(()),
+        (None, Some(id)) => self::tag(docker, &id, repo, tag).await,
+        (None, None) => Err(failed("the engine does not say what it made".to_owned())),
+    }
 }
 
 /// Gives an image another name.

@@ -216,8 +216,13 @@ async fn a_summary_is_paid_for_once_whenever_the_run_is_killed() {
             again.summary.usage.calls, whole.summary.usage.calls,
             "cut at {cut}"
         );
-        let ways = |lines: &[Line]| -> Vec<_> { ways(lines) };
-        assert_eq!(ways(&again.lines), ways(&whole.lines), "cut at {cut}");
+        // What an agent is told after a crash makes its conversation longer, so that old output may have
+        // to be elided as well; that costs nothing.
+        let summed = |lines: &[Line]| -> Vec<_> {
+            let paid = ways(lines).into_iter();
+            paid.filter(|(_, way)| way == "summarised").collect()
+        };
+        assert_eq!(summed(&again.lines), summed(&whole.lines), "cut at {cut}");
     }
 }
 
