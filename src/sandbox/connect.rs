@@ -160,7 +160,7 @@ async fn greet(
     let line = dial::dial(candidate, options.ssh.as_deref())?;
     let asked = async { tokio::try_join!(line.api.version(), line.api.info()) };
     match tokio::time::timeout(limit, asked).await {
-        Ok(Ok((version, info))) => Ok((line, describe(version, info))),
+        Ok(Ok((version, info))) => usable(describe(version, info)).map(|info| (line, info)),
         Ok(Err(fault)) => Err(dial::refusal(candidate, &line, &fault)),
         Err(_) => Err(Refusal::new(
             line.with_complaint(format!("no answer within {} ms", limit.as_millis())),
@@ -168,9 +168,38 @@ async fn greet(
     }
 }
 
+/// An engine that cannot make the container that is asked for is none: Podman (4.3.1, tried) reads a
+/// seccomp profile only from a file of its own machine, and Wharf sends one.
+fn usable(info: Info) -> Result<Info, Refusal> {
+    match info.product {
+        "Podman" => Err(Refusal::new(format!(
+            "Podman {} takes no seccomp profile from its client, so that containers would be \
+             open; Wharf needs Docker",
+            info.version
+        ))),
+        _ => Ok(info),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_that_would_leave_a_container_open_is_none() {
+        let info = |product| Info {
+            product,
+            version: "4.3.1".to_owned(),
+            ..Info::default()
+        };
+        assert!(usable(info("Docker")).is_ok());
+        let refusal = usable(info("Podman")).err().map(|refusal| refusal.reason);
+        assert!(
+            refusal
+                .unwrap()
+                .starts_with("Podman 4.3.1 takes no seccomp profile")
+        );
+    }
 
     fn asked(host: &str) -> Options {
         Options {

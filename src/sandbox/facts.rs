@@ -25,7 +25,7 @@ pub struct EngineFacts {
 }
 
 /// What `doctor` shows of the engine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Info {
     /// `Docker` or `Podman`.
     pub product: &'static str,

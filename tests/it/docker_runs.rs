@@ -254,6 +254,7 @@ async fn what_a_verifier_changes_reaches_nothing_and_apply_puts_the_rest_in_plac
     // The vandal did its work, or this test tests nothing.
     assert!(results(&server).iter().any(|r| r.contains("bad")));
     let result = said.object();
+    assert_eq!(result["next"], "wharf show run", "nothing is left to merge");
     let patch = std::fs::read_to_string(result["patch"].as_str().unwrap()).unwrap();
     assert!(
         patch.contains("+made") && !patch.contains("junk") && !patch.contains("keep"),

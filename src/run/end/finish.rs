@@ -127,11 +127,15 @@ pub(in crate::run) async fn end(drive: &mut Drive) -> Result<Summary, Error> {
     summary.verdict.clone_from(&drive.verdict);
     summary.seconds = shared.elapsed().as_secs_f64();
     let before = shared.past.state().applied.as_ref();
-    let applied = !drive.fresh && before.is_some_and(|(_, refused)| refused.is_empty());
+    let mut applied = !drive.fresh && before.is_some_and(|(_, refused)| refused.is_empty());
     if shared.options.apply && status == crate::run::Status::Passed && !applied {
-        apply(&shared, drive, &mut summary).await?;
+        applied = apply(&shared, drive, &mut summary).await?;
     }
-    summary.next = next::command(&summary, &shared.plan, drive.facts.limited.as_ref());
+    summary.next = match applied {
+        // It is where it was wanted.
+        true => format!("wharf show {}", summary.run),
+        false => next::command(&summary, &shared.plan, drive.facts.limited.as_ref()),
+    };
     close(&shared, summary).await
 }
 
@@ -157,12 +161,13 @@ fn written(shared: &Shared) -> Result<Summary, Error> {
     Ok(result::of(&State::of(&read.lines), &shared.dir))
 }
 
-async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Result<(), Error> {
+/// Puts a result into the operator's directory; true when it is there.
+async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Result<bool, Error> {
     if shared.plan.workspace.copy {
         summary
             .warnings
             .push("--apply was ignored: the plan works on a copy".to_owned());
-        return Ok(());
+        return Ok(false);
     }
     let (base, merged) = (&shared.base.commit, &drive.merged);
     let applied = shared
@@ -178,6 +183,7 @@ async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Res
                     refused: Vec::new(),
                 })
                 .await?;
+            return Ok(true);
         }
         Ok(crate::workspace::Applied::Refused { paths }) => {
             let refused: Vec<String> = paths
@@ -195,7 +201,7 @@ async fn apply(shared: &Shared, drive: &mut Drive, summary: &mut Summary) -> Res
         }
         Err(error) => refuse(summary, &error.to_string()),
     }
-    Ok(())
+    Ok(false)
 }
 
 /// The status stays `passed`; what could not be applied stands on the branch or in the patch.

@@ -26,7 +26,7 @@ pub fn markdown(summary: &Summary) -> String {
             Status::Unverified => "Summary (words of agents, not verified)",
             _ => "Summary (words of agents; this run did not pass)",
         };
-        let _ = writeln!(out, "## {title}\n\n{}\n", summary.summary.trim());
+        let _ = writeln!(out, "## {title}\n\n{}\n", quoted(&summary.summary));
     }
     subtasks(summary, &mut out);
     if let Some(verdict) = &summary.verdict {
@@ -36,6 +36,17 @@ pub fn markdown(summary: &Summary) -> String {
     rest(summary, &mut out);
     // It is read with `cat`, and half of it is what agents said.
     clip::clean(out.as_bytes())
+}
+
+/// Words of agents, marked line by line: none of them can look like a part of the report.
+fn quoted(text: &str) -> String {
+    let lines = text.trim().lines().map(|line| format!("> {line}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The same for what stands in one line.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn subtasks(summary: &Summary, out: &mut String) {
@@ -58,12 +69,14 @@ fn subtasks(summary: &Summary, out: &mut String) {
     for s in &summary.subtasks {
         let _ = writeln!(out, "\n### {} ({})\n", s.id, s.role);
         if let Some(reason) = &s.reason {
-            let _ = writeln!(out, "{reason}\n");
+            let _ = writeln!(out, "{}\n", quoted(reason));
         }
         let _ = writeln!(
             out,
             "{}",
-            s.summary.as_deref().unwrap_or("(no report)").trim()
+            s.summary
+                .as_deref()
+                .map_or("(no report)".to_owned(), quoted)
         );
         for file in &s.changed_files {
             let _ = writeln!(out, "- `{file}`");
@@ -83,7 +96,7 @@ fn subtasks(summary: &Summary, out: &mut String) {
             .or(c.reason.as_deref())
             .unwrap_or_default();
         let choices = words::choices(&c.dropped, &c.beyond);
-        let _ = writeln!(out, "{said}{choices}");
+        let _ = writeln!(out, "{}", quoted(&format!("{said}{choices}")));
         if let Some(kept) = &c.kept {
             let sides = [(&kept.ours, &c.ours_by), (&kept.theirs, &c.theirs_by)];
             let sides = sides.map(|(name, by)| match by.as_slice() {
@@ -124,12 +137,13 @@ fn verified(verdict: &Verdict, out: &mut String) {
         out,
         "\n## Verdict: {}\n\n{}\n",
         status(verdict.status),
-        verdict.summary.trim()
+        quoted(&verdict.summary)
     );
     for criterion in &verdict.criteria {
         let (status, text) = (status(criterion.status), &criterion.text);
         let split = verdict.split(text).map(|split| format!("; votes: {split}"));
         let (evidence, split) = (&criterion.evidence, split.unwrap_or_default());
+        let (text, evidence) = (flat(text), flat(evidence));
         let _ = writeln!(out, "- **{status}** {text} ({evidence}{split})");
     }
     for command in &verdict.commands {

@@ -1,6 +1,6 @@
 //! What the end of an acceptance command is worth: pure. Only an exit code that says something counts.
 
-use crate::journal::CommandRun;
+use crate::journal::{CommandRun, TestCount, WithBase};
 
 /// What one command says of the tree it ran at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +49,26 @@ pub(in crate::run) fn of(run: &CommandRun, at_base: Option<&CommandRun>) -> Outc
         };
     }
     match code {
-        0 => Outcome::Passed,
+        0 => match untested(run, at_base) {
+            Some(why) => Outcome::Unknown(format!("`{line}` {why}")),
+            None => Outcome::Passed,
+        },
         code => Outcome::Failed(format!("`{line}` exited with {code}")),
+    }
+}
+
+/// Why an exit code of 0 says nothing: no test ran, or none is told of where some were at the base.
+fn untested(run: &CommandRun, at_base: Option<&CommandRun>) -> Option<String> {
+    let ran = |tests: &TestCount| tests.collected.saturating_sub(tests.skipped);
+    let before = at_base.and_then(|base| base.tests.as_ref()).map_or(0, ran);
+    match &run.tests {
+        Some(tests) if tests.collected > 0 && ran(tests) == 0 => {
+            Some(format!("skipped all of its {} tests", tests.collected))
+        }
+        None if before > 0 => Some(format!(
+            "ran {before} tests at the base and tells of none now"
+        )),
+        _ => None,
     }
 }
 
@@ -104,6 +122,24 @@ pub(in crate::run) fn losses(runs: &[CommandRun], at_base: &[CommandRun]) -> Vec
     both.filter_map(|(now, before)| loss(now, before)).collect()
 }
 
+/// Commands that pass with the changed checks alone, a sentence each.
+pub(in crate::run) fn doubts(runs: &[CommandRun], with: &WithBase) -> Vec<String> {
+    let both = runs.iter().zip(&with.commands);
+    let both = both.filter(|(now, _)| of(now, None) == Outcome::Passed);
+    let told = both.filter_map(|(now, then)| {
+        let why = match of(then, Some(now)) {
+            Outcome::Passed => return None,
+            Outcome::Failed(why) | Outcome::Unknown(why) => why,
+        };
+        Some(format!(
+            "`{}` passes only with what was changed of {}: with the base's version, {why}",
+            now.command,
+            with.paths.join(", ")
+        ))
+    });
+    told.collect()
+}
+
 fn loss(now: &CommandRun, before: &CommandRun) -> Option<String> {
     let line = &now.command;
     let was = before.tests.as_ref()?;
@@ -132,7 +168,24 @@ fn loss(now: &CommandRun, before: &CommandRun) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::TestCount;
+
+    #[test]
+    fn an_exit_code_of_0_says_nothing_where_no_test_ran() {
+        let at = |now, before| {
+            let (now, before) = (run("pytest", Some(0), now), run("pytest", Some(1), before));
+            of(&now, Some(&before))
+        };
+        let unknown = |outcome| matches!(outcome, Outcome::Unknown(_));
+        assert!(unknown(at(Some((2, 2)), Some((2, 0)))), "all are skipped");
+        assert!(
+            unknown(at(Some((2, 2)), Some((2, 2)))),
+            "all were skipped before too"
+        );
+        assert!(unknown(at(None, Some((2, 0)))), "none is told of");
+        assert_eq!(at(Some((2, 1)), Some((2, 0))), Outcome::Passed);
+        assert_eq!(at(None, Some((2, 2))), Outcome::Passed);
+        assert_eq!(at(None, None), Outcome::Passed);
+    }
 
     fn run(command: &str, exit_code: Option<i32>, tests: Option<(u64, u64)>) -> CommandRun {
         CommandRun {
@@ -203,7 +256,7 @@ mod tests {
                 Some(run("cargo test", Some(0), Some((3, 0)))),
                 "unknown",
             ),
-            (run("cargo test", Some(0), Some((2, 2))), None, "passed"),
+            (run("cargo test", Some(0), Some((2, 2))), None, "unknown"),
             (run("cargo test", Some(101), Some((2, 0))), None, "failed"),
         ];
         for (now, before, want) in cases {

@@ -18,6 +18,7 @@ pub(in crate::run) const ADDED: &str = "added";
 /// Kinds that follow from the acceptance commands.
 const NAMED: &str = "named by an acceptance command";
 const LIKE_A_PROGRAM: &str = "named like a program that an acceptance command starts";
+const LIKE_A_MODULE: &str = "named like a module of Python's library";
 
 /// Files of a change whose contents are compared, and the largest of them in bytes.
 const FILES: usize = 100;
@@ -117,6 +118,7 @@ struct Known {
     endings: Vec<(&'static str, Globs)>,
     files: Vec<(&'static str, Globs)>,
     manifests: Vec<Globs>,
+    modules: BTreeSet<&'static str>,
     words: Vec<Word>,
 }
 
@@ -151,6 +153,7 @@ impl Known {
             endings: Vec::new(),
             files: Vec::new(),
             manifests: Vec::new(),
+            modules: BTreeSet::new(),
             words: Vec::new(),
         };
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
@@ -172,6 +175,7 @@ impl Known {
                     let rest = line.splitn(3, ' ').nth(2).unwrap_or_default();
                     known.endings.push((language, globs(rest)?));
                 }
+                (Some("module"), ..) => known.modules.extend(line.split(' ').skip(1)),
                 (Some("manifest"), ..) => {
                     let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
                     known.manifests.push(globs(rest)?);
@@ -204,6 +208,7 @@ impl Table {
         match kind {
             _ if manifest => !added && notes.iter().any(|note| !note.starts_with("not compared")),
             "test" | NAMED => !added,
+            LIKE_A_MODULE => added,
             "hook" | "config" | "build" | LIKE_A_PROGRAM => true,
             _ => false,
         }
@@ -243,7 +248,15 @@ impl Table {
             .files
             .iter()
             .find(|(_, globs)| globs.matches(&lower));
-        found.map(|(kind, _)| *kind)
+        let found = found.map(|(kind, _)| *kind);
+        // Python looks at the top and beside a test before it looks into its own library.
+        let modules = &self.known.modules;
+        let beside = folder.is_empty() || found == Some("test");
+        match name.strip_suffix(".py") {
+            Some("__init__") if modules.contains(folder) => Some(LIKE_A_MODULE),
+            Some(stem) if beside && modules.contains(stem) => Some(LIKE_A_MODULE),
+            _ => found,
+        }
     }
 
     fn language(&self, path: &[u8]) -> Option<&'static str> {
@@ -337,7 +350,9 @@ mod tests {
         let lines = TABLE
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty());
+        let lines = lines.filter(|line| !line.starts_with("module "));
         let known = table().known;
+        assert!(known.modules.contains("abc") && known.modules.contains("zoneinfo"));
         let read =
             known.endings.len() + known.files.len() + known.words.len() + known.manifests.len();
         assert_eq!(read, lines.count());
@@ -366,6 +381,10 @@ mod tests {
             ("Makefile", Changed),
             ("scripts/check.sh", Changed),
             ("pytest.py", Added),
+            ("tests/conftest.py", Added),
+            ("json.py", Added),
+            ("tests/ast.py", Added),
+            ("typing/__init__.py", Added),
         ] {
             assert!(speaks(path, status, &[]), "{path}");
         }
@@ -377,6 +396,9 @@ mod tests {
             (".envrc", Changed),
             (".github/workflows/ci.yml", Changed),
             ("src/a.py", Changed),
+            ("json.py", Changed),
+            ("src/json.py", Added),
+            ("json/a.py", Added),
         ] {
             assert!(!speaks(path, status, &[]), "{path}");
         }
@@ -397,6 +419,7 @@ mod tests {
             ("app/a.spec.ts", "test"),
             ("src/it/FooTest.java", "test"),
             ("conftest.py", "hook"),
+            ("tests/conftest.py", "hook"),
             ("lib/sitecustomize.py", "hook"),
             ("x.pth", "hook"),
             ("build.rs", "hook"),

@@ -149,8 +149,13 @@ async fn tests_that_are_fewer_or_skipped_are_a_warning_and_none_at_all_is_no_pas
         ),
         (
             "all good\n",
-            Status::Passed,
+            Status::Unverified,
             Some("said of 5 tests at the base and says of none now"),
+        ),
+        (
+            "5 skipped in 0.1s\n",
+            Status::Unverified,
+            Some("skipped 0 at the base and 5 now"),
         ),
         (
             "no tests ran in 0.00s\n",
