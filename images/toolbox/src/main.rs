@@ -15,6 +15,7 @@ mod files;
 mod git;
 mod group;
 mod ignore;
+mod lent;
 mod limits;
 mod link;
 mod oom;

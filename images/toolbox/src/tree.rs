@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, fstat, statat};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
@@ -14,7 +14,8 @@ use wharf_toolbox::memo::TORN;
 use wharf_toolbox::record::{Header, Kind, Mode};
 use wharf_toolbox::stamp::Stamp;
 
-use crate::beneath::{self, Missing};
+use crate::beneath;
+use crate::lent;
 use crate::link::Channel;
 use crate::records::Stop;
 use crate::standing::Unread;
@@ -150,7 +151,7 @@ impl Workspace {
         let (stamp, content) = match read {
             Ok(read) => read,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::INVAL) => return Ok(None),
-            Err(error) => return Err(format!("cannot be read: {error}")),
+            Err(error) => return Err(format!("cannot be read ({error})")),
         };
         if stamp.kind() != Some(mode) {
             return Err("changed while it was read".into());
@@ -174,12 +175,8 @@ impl Workspace {
     }
 
     fn read_link(&self, path: &[u8]) -> rustix::io::Result<(Stamp, Vec<u8>)> {
-        let (at, name) = beneath::parent(&self.root, path, Missing::Refuse)?;
-        let stamp = Stamp::of(&statat(&at, name, AtFlags::SYMLINK_NOFOLLOW)?);
-        Ok((
-            stamp,
-            rustix::fs::readlinkat(&at, name, Vec::new())?.into_bytes(),
-        ))
+        let stamp = lent::stamp(&self.root, path)?;
+        Ok((stamp, lent::link(&self.root, path)?))
     }
 
     fn read_file(
@@ -187,7 +184,7 @@ impl Workspace {
         path: &[u8],
         room: u64,
     ) -> Result<rustix::io::Result<(Stamp, Vec<u8>)>, String> {
-        let file = match beneath::read(&self.root, path) {
+        let file = match lent::read(&self.root, path) {
             Ok(file) => file,
             Err(error) => return Ok(Err(error)),
         };
@@ -240,9 +237,7 @@ impl Workspace {
 
     /// How a path lies there now.
     pub fn stamp(&self, path: &[u8]) -> Option<Stamp> {
-        let (at, name) = beneath::parent(&self.root, path, Missing::Refuse).ok()?;
-        let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(Stamp::of(&stat))
+        lent::stamp(&self.root, path).ok()
     }
 
     /// Enters what a kill over a full disk has cut.
@@ -282,7 +277,7 @@ fn content(file: File, size: u64) -> Result<Vec<u8>, String> {
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     file.take(FILE)
         .read_to_end(&mut content)
-        .map_err(|e| format!("cannot be read: {e}"))?;
+        .map_err(|e| format!("cannot be read ({e})"))?;
     Ok(content)
 }
 

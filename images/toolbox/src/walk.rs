@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use wharf_toolbox::record::{MAX_PATH, Mode};
 use wharf_toolbox::stamp::Stamp;
 
-use crate::beneath;
 use crate::ignore::{Rules, junk_file, junk_folder};
+use crate::lent;
 
 /// Deeper folders are left out, since each level holds a descriptor.
 const DEEPEST: usize = 200;
@@ -56,8 +56,8 @@ pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
         top: None,
         space: Vec::new(),
     };
-    match root.try_clone() {
-        Ok(root) => walk.folder(&root, &mut Vec::new(), 0, false),
+    match lent::root(root) {
+        Ok(root) => walk.folder(root.fd(), &mut Vec::new(), 0, false),
         Err(_) => walk.found.closed.push(Vec::new()),
     }
     walk.found.entries.sort_by(|a, b| a.0.cmp(&b.0));
@@ -78,7 +78,7 @@ impl Walk<'_> {
     fn folder(&mut self, at: &OwnedFd, path: &mut Vec<u8>, deep: usize, ignored: bool) {
         let names = match names(at, &mut self.space) {
             Ok(names) => names,
-            Err(error) => return self.close(path, &format!("cannot be listed: {error}")),
+            Err(error) => return self.close(path, &format!("cannot be listed ({error})")),
         };
         let rules = self.rules.len();
         if names.iter().any(|name| name == b".gitignore") {
@@ -157,18 +157,18 @@ impl Walk<'_> {
         if deep >= DEEPEST {
             return self.close(path, "too deep");
         }
-        let inner = match beneath::folder(at, name) {
+        let inner = match lent::folder(at, name) {
             Ok(inner) => inner,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
-            Err(error) => return self.close(path, &format!("cannot be opened: {error}")),
+            Err(error) => return self.close(path, &format!("cannot be opened ({error})")),
         };
-        let holds = |file: &str| statat(&inner, file, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let holds = |file: &str| statat(inner.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let ignore = ignored || junk_folder(name, &holds) || self.rules.leave_out(path, true);
         if ignore && !ignored {
             self.top = Some(([path.as_slice(), b"/"].concat(), false));
         }
         if !ignore || self.carries(path) {
-            self.folder(&inner, path, deep + 1, ignore);
+            self.folder(inner.fd(), path, deep + 1, ignore);
         } else {
             self.leave_top();
         }
@@ -199,7 +199,7 @@ impl Walk<'_> {
     }
 
     fn read_rules(&mut self, at: &OwnedFd, folder: &[u8]) {
-        let Ok(file) = beneath::read(at, b".gitignore") else {
+        let Ok(file) = lent::read(at, b".gitignore") else {
             return;
         };
         if !file.metadata().is_ok_and(|meta| meta.is_file()) {
@@ -233,7 +233,7 @@ impl Walk<'_> {
         let slash = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
         let folder = &path[..slash];
         if self.found.closed.last().is_none_or(|last| last != folder) {
-            self.close(folder, &format!("cannot be looked into: {error}"));
+            self.close(folder, &format!("cannot be looked into ({error})"));
         }
     }
 

@@ -4,11 +4,11 @@ use crate::agent::{Outcome, Stop};
 use crate::id::{CommitId, SubtaskId};
 use crate::journal::{Agent, AgentEnd, SubtaskState, SubtaskStatus};
 use crate::run::Error;
-use crate::run::again::recall::pair;
 use crate::run::again::talk;
 use crate::run::again::talk::Talk;
 use crate::run::round::drive::{Done, Drive};
 use crate::run::round::schedule::Place;
+use crate::run::work::left_out::pair;
 use crate::run::work::worker::End;
 use crate::trace::Span;
 

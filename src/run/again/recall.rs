@@ -11,6 +11,7 @@ use crate::plan::{self, ENDINGS};
 use crate::run::again::talk::Talk;
 use crate::run::shared::Shared;
 use crate::run::work::accept::REPEATS;
+use crate::run::work::left_out::pair;
 use crate::run::work::trees::Standing;
 use crate::tools::clip;
 
@@ -152,12 +153,6 @@ fn bounced(result: &CallOutput) -> bool {
     let ends = ENDINGS.contains(&result.tool.as_str());
     let made = !result.arguments.is_string();
     ends && made && result.failed && !result.text.contains("not handed in")
-}
-
-/// `path: why`, as turns and ends have it.
-pub(in crate::run) fn pair(line: &str) -> (String, String) {
-    let (path, why) = line.rsplit_once(": ").unwrap_or((line, ""));
-    (path.to_owned(), why.to_owned())
 }
 
 /// How far a sandbox of an agent reaches.

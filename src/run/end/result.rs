@@ -16,6 +16,7 @@ use crate::run::end::summary::{
 };
 use crate::run::end::words;
 use crate::run::judge::additions::IGNORED;
+use crate::run::work::left_out::pair;
 use crate::workspace;
 
 /// What the journal tells of a run. Status, exit code and reason are those of its last line; a run
@@ -205,8 +206,7 @@ fn left_out(state: &State) -> Vec<LeftOut> {
     });
     for (agent, agent_state) in kept {
         for line in &agent_state.left_out {
-            let (path, reason) = line.rsplit_once(": ").unwrap_or((line, ""));
-            let (path, reason) = (path.to_owned(), reason.to_owned());
+            let (path, reason) = pair(line);
             let left = LeftOut {
                 path,
                 reason,

@@ -13,8 +13,8 @@ use crate::agent::{self, CallOutput};
 use crate::id::{CommitId, TreeId};
 use crate::journal::{self, Agent, CommandRun, Event, Line};
 use crate::plan::AcceptanceCommand;
-use crate::run::again::recall::pair;
 use crate::run::judge::acceptance::Accepted;
+use crate::run::work::left_out::pair;
 use crate::run::work::trees;
 use crate::sandbox::{
     Changes, Engine, Error, Facts, Image, ImageSpec, Known, Layer, Progress, Sandbox, Spec, Tree,

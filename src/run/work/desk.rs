@@ -23,6 +23,7 @@ use crate::run::shared::Shared;
 use crate::run::work::accept::Accept;
 use crate::run::work::bounds;
 use crate::run::work::keep::Looked;
+use crate::run::work::left_out;
 use crate::run::work::trees::Standing;
 use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
 use crate::tools::{Call, Output, Set};
@@ -206,15 +207,13 @@ impl Desk {
             true => self.keep().await?,
             false => Looked::All,
         };
-        let mut left_out: Vec<String> = self
-            .left_out()
-            .iter()
-            .map(|(path, why)| format!("{path}: {why}"))
-            .collect();
+        let mut left: Vec<String> = self.left_out().iter().map(left_out::line).collect();
         if let Looked::Lost(told) = kept {
-            left_out.push(format!(
-                "all that this turn changed: the sandbox broke after it. {told}"
-            ));
+            let why = format!("the sandbox broke after it. {told}");
+            left.push(left_out::line(&(
+                "all that this turn changed".to_owned(),
+                why,
+            )));
         }
         let snapshot = {
             let now = self.now.borrow();
@@ -229,7 +228,7 @@ impl Desk {
             turn: turn.number,
             results: results.collect(),
             snapshot,
-            left_out: left_out.clone(),
+            left_out: left.clone(),
         };
         self.shared
             .journal
@@ -254,7 +253,7 @@ impl Desk {
             turn: turn.number,
             doing,
         });
-        Ok(left_out)
+        Ok(left)
     }
 }
 

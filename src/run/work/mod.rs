@@ -14,6 +14,7 @@ pub(in crate::run) mod ends;
 pub(in crate::run) mod first;
 pub(in crate::run) mod instructions;
 pub(in crate::run) mod keep;
+pub(in crate::run) mod left_out;
 pub(in crate::run) mod salvage;
 pub(in crate::run) mod settings;
 pub(in crate::run) mod take;

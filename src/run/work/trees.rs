@@ -194,6 +194,26 @@ impl KeptOut {
     }
 }
 
+/// Why a removal is not taken.
+const STAYS: &str = "its removal, since what took its place is left out";
+
+/// True when a path only made way for something that is not taken: a file in the place of one of its
+/// folders, or what lies in a folder in its own place, of which nothing else is taken either.
+fn made_way(path: &[u8], refused: &BTreeSet<Vec<u8>>, puts: &[Edit]) -> bool {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let mut above = slashes.map(|(at, _)| &path[..at]);
+    if above.any(|folder| refused.contains(folder)) {
+        return true;
+    }
+    let folder = [path, b"/"].concat();
+    let in_it = |other: &[u8]| other.starts_with(&folder);
+    let first = refused.range(folder.clone()..).next();
+    first.is_some_and(|first| in_it(first))
+        && !puts
+            .iter()
+            .any(|edit| matches!(edit, Edit::Put { path, .. } if in_it(path)))
+}
+
 /// Sorts an agent's changes. A path that was withheld from it can be neither replaced nor removed, and
 /// one that can be part of no snapshot costs the others nothing.
 pub(in crate::run) fn take(changes: Changes, kept_out: &KeptOut) -> Taken {
@@ -206,27 +226,38 @@ pub(in crate::run) fn take(changes: Changes, kept_out: &KeptOut) -> Taken {
         .filter(|(path, _)| !changes.torn.contains(path))
         .map(|(path, why)| (shown(path), why.clone()))
         .collect();
-    let mut edits = Vec::with_capacity(changes.puts.len() + changes.deletes.len());
-    for path in changes.deletes {
-        // What could never be part of the start is not gone from it either.
-        let can_be = workspace::check_path(&path, None).is_ok();
-        if can_be && kept_out.refuses(&shown(&path)).is_none() {
-            edits.push(Edit::Delete { path });
-        }
-    }
+    let mut puts = Vec::with_capacity(changes.puts.len());
+    let mut refused = BTreeSet::new();
     for put in changes.puts {
         let mode = into_workspace(put.mode);
         let name = shown(&put.path);
         let fits = workspace::check_path(&put.path, Some(mode));
         match fits.err().or_else(|| kept_out.refuses(&name)) {
-            Some(why) => left_out.push((name, why.to_owned())),
-            None => edits.push(Edit::Put {
+            Some(why) => {
+                left_out.push((name, why.to_owned()));
+                refused.insert(put.path);
+            }
+            None => puts.push(Edit::Put {
                 path: put.path,
                 mode,
                 content: put.content,
             }),
         }
     }
+    let mut edits = Vec::with_capacity(puts.len() + changes.deletes.len());
+    for path in changes.deletes {
+        let name = shown(&path);
+        // What could never be part of the start is not gone from it either.
+        if workspace::check_path(&path, None).is_err() || kept_out.refuses(&name).is_some() {
+            continue;
+        }
+        if made_way(&path, &refused, &puts) {
+            left_out.push((name, STAYS.to_owned()));
+        } else {
+            edits.push(Edit::Delete { path });
+        }
+    }
+    edits.append(&mut puts);
     Taken {
         edits,
         left_out,
@@ -283,6 +314,61 @@ mod tests {
         let taken = take(changes, &kept_out);
         assert_eq!(taken.edits.len(), 1);
         assert_eq!(taken.left_out.len(), odd.len());
+    }
+
+    /// What makes way for something that is not taken stays, or half of a change would be delivered.
+    #[test]
+    fn what_is_refused_at_a_path_is_refused_whole() {
+        let kept_out = KeptOut {
+            places: BTreeMap::from([("pkg/k.pem".to_owned(), "hidden")]),
+        };
+        let deletes: [&[u8]; 8] = [
+            b"pkg/x.py",
+            b"pkg/in/y.py",
+            b"pkgs/z.py",
+            b"pkg.txt",
+            b"was",
+            b"became",
+            b"had/a",
+            b"plain",
+        ];
+        let changes = Changes {
+            // `was` and `became` are folders now; of the one nothing is taken, of the other something is.
+            puts: [
+                &b"pkg"[..],
+                b"was/git~1",
+                b"became/git~1",
+                b"became/b",
+                b"had",
+            ]
+            .iter()
+            .map(|path| put(path))
+            .collect(),
+            deletes: deletes.iter().map(|path| path.to_vec()).collect(),
+            ..Changes::default()
+        };
+        let taken = take(changes, &kept_out);
+        let edits: Vec<String> = taken.edits.iter().map(super::shown).collect();
+        let expected = [
+            "pkgs/z.py",
+            "pkg.txt",
+            "became",
+            "had/a",
+            "plain",
+            "became/b",
+            "had",
+        ];
+        assert_eq!(edits, expected);
+        let left: Vec<&str> = taken.left_out.iter().map(|(path, _)| &path[..]).collect();
+        let named = [
+            "pkg",
+            "was/git~1",
+            "became/git~1",
+            "pkg/x.py",
+            "pkg/in/y.py",
+            "was",
+        ];
+        assert_eq!(left, named);
     }
 
     /// One bad name costs neither the snapshot nor the other files.

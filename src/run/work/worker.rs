@@ -15,6 +15,7 @@ use crate::run::board::{Notice, Row};
 use crate::run::shared::Shared;
 use crate::run::work::accept::Accept;
 use crate::run::work::desk::Desk;
+use crate::run::work::left_out;
 use crate::run::work::salvage;
 use crate::run::work::settings;
 use crate::run::work::trees::Standing;
@@ -305,11 +306,7 @@ fn ended(end: &End) -> Event {
             tool_calls: end.outcome.tool_calls,
             seconds: end.outcome.elapsed.as_secs_f64(),
             snapshot: (end.snapshot != end.start).then(|| end.snapshot.clone()),
-            left_out: end
-                .left_out
-                .iter()
-                .map(|(path, why)| format!("{path}: {why}"))
-                .collect(),
+            left_out: end.left_out.iter().map(left_out::line).collect(),
             commands: end.commands.clone(),
         },
     }

@@ -135,6 +135,38 @@ async fn nothing_takes_the_place_of_what_agents_do_not_see() {
     assert_eq!(left, ["conf/secrets", "out/y", "own.hid/x"]);
 }
 
+/// A file in the place of a folder that holds something withheld: what was removed to make way for it
+/// stays as well, and both are named.
+#[tokio::test]
+async fn what_made_way_for_a_refused_file_stays() {
+    let world = repository(&[
+        ("a", "1\n"),
+        ("pkg/k.hid", "KEY=canary\n"),
+        ("pkg/x.py", "x\n"),
+        ("pkgs/y.py", "y\n"),
+    ]);
+    let script = |ask: &Ask| match (ask.role, ask.ordinal) {
+        (Role::Verifier, 0) => Answer::call("list_files", json!({})),
+        (Role::Verifier, _) => passes(&["It is done"], "#1"),
+        (_, 0) => Answer::call(
+            "bash",
+            json!({"command": "rm pkg/x.py; rm pkgs/y.py; echo file > pkg; echo b > b"}),
+        ),
+        _ => report("done", "made pkg a file"),
+    };
+    let ran = world.run(&hiding(), script).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let branch = ran.summary.branch.as_ref().unwrap();
+    let changed = git(&world.workspace, &["diff", "--name-status", "HEAD", branch]);
+    assert_eq!(changed, "A\tb\nD\tpkgs/y.py\n");
+    let warnings = ran.summary.warnings.join("\n");
+    assert!(
+        warnings.contains("pkg (it would take the place")
+            && warnings.contains("pkg/x.py (its removal"),
+        "{warnings}"
+    );
+}
+
 /// What only the operator's own machine ignores is unknown in a sandbox: git would replace it without
 /// asking where the branch is merged, so it is said before.
 #[tokio::test]

@@ -4,8 +4,10 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use wharf::run::Status;
+use wharf::sandbox::{Exit, Mode, Sandbox as _};
 
 use super::runs::{PLAN, script};
+use crate::toolbox;
 use crate::workspace::fixture::*;
 
 /// Runs this very test again as a user without rights, where it runs as one who has all.
@@ -90,4 +92,70 @@ async fn a_workspace_that_may_not_be_written_is_worked_on() {
     chmod(&dir, "", 0o755);
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     assert!(ran.summary.patch.is_some());
+}
+
+/// What an agent shut against itself is its work all the same, and is shut as before once it was read.
+#[tokio::test]
+async fn what_an_agent_shut_comes_back() {
+    if !as_nobody("nasty::unprivileged::what_an_agent_shut_comes_back") {
+        return;
+    }
+    let world = toolbox::World::new().await;
+    let files: &[(&[u8], Mode, &str)] = &[
+        (b"a.txt", Mode::File, "old\n"),
+        (b"same.txt", Mode::File, "same\n"),
+        (b"deep/kept", Mode::File, "kept\n"),
+        (b"deep/gone", Mode::File, "gone\n"),
+    ];
+    world
+        .remote
+        .upload(None, &toolbox::tree(files))
+        .await
+        .unwrap();
+    let line = "echo new > a.txt; chmod 000 a.txt same.txt; echo w > written; chmod 222 written; \
+                echo x > run; chmod 111 run; mkdir -p shut/in/most listed entered; echo 1 > shut/in/most/f; \
+                ln -s f shut/in/most/l; chmod 0 shut/in/most/f shut/in/most shut/in shut; echo 2 > listed/f; \
+                chmod 444 listed; echo 3 > entered/f; chmod 311 entered; rm deep/gone; chmod 0 deep; \
+                mkdir rules; echo out > rules/.gitignore; chmod 0 rules/.gitignore; echo built > rules/out; \
+                mkfifo pipe; chmod 0 pipe; echo away > ../tmp/away; chmod 0 ../tmp/away; \
+                ln -s ../tmp/away link; ln -s ../tmp to; stat -c '%n %a' * ../tmp/away; chmod 0 .";
+    let finished = world.run(line).await;
+    assert_eq!(finished.exit, Exit::Code(0), "{finished:?}");
+    let changes = world.scan().await;
+    let puts: Vec<(&[u8], Mode, &[u8])> = changes
+        .puts
+        .iter()
+        .map(|put| (&put.path[..], put.mode, &put.content[..]))
+        .collect();
+    let expected: &[(&[u8], Mode, &[u8])] = &[
+        (b"a.txt", Mode::File, b"new\n"),
+        (b"entered/f", Mode::File, b"3\n"),
+        (b"link", Mode::Link, b"../tmp/away"),
+        (b"listed/f", Mode::File, b"2\n"),
+        (b"rules/.gitignore", Mode::File, b"out\n"),
+        (b"run", Mode::Executable, b"x\n"),
+        (b"shut/in/most/f", Mode::File, b"1\n"),
+        (b"shut/in/most/l", Mode::Link, b"f"),
+        (b"to", Mode::Link, b"../tmp"),
+        (b"written", Mode::File, b"w\n"),
+    ];
+    assert_eq!(puts, expected);
+    assert_eq!(changes.deletes, [&b"deep/gone"[..]]);
+    let left: Vec<&[u8]> = changes.left_out.iter().map(|(path, _)| &path[..]).collect();
+    assert_eq!(left, [&b"pipe"[..], b"rules/out"]);
+
+    chmod(&world.workspace(), "", 0o755);
+    let as_it_was = world.run("stat -c '%n %a' * ../tmp/away").await;
+    assert_eq!(as_it_was.stdout.head, finished.stdout.head);
+    // Nothing is sent again that was seen, although looking at it changed its rights twice.
+    let again = world.scan().await;
+    assert!(
+        again.puts.is_empty() && again.deletes.is_empty(),
+        "{again:?}"
+    );
+    let inner = world
+        .run("chmod 755 shut; stat -c %a shut/in; chmod 755 shut/in; stat -c %a shut/in/most; chmod -R u+rwx .")
+        .await;
+    assert_eq!(&inner.stdout.head[..], b"0\n0\n", "{inner:?}");
+    world.remote.close().await;
 }
