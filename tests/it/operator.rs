@@ -90,8 +90,11 @@ impl Operator {
 
     /// The program with an environment of its own; killed when it is dropped.
     pub fn command(&self, server: Option<&FakeModel>, args: &[&str]) -> tokio::process::Command {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wharf"));
+        // Whoever started the tests may have had signals ignored (nohup, a shell's background), and the
+        // program keeps to that.
+        let mut command = tokio::process::Command::new("/usr/bin/env");
         command
+            .args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_wharf")])
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.dir.path())
