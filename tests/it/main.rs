@@ -9,6 +9,7 @@
 
 // What several tests use.
 mod again; // a recorded run put back to where it stood, and resumed
+mod around; // an engine around another one, that a test looks at
 mod counted; // the sandbox in memory with a count of what is open
 mod faulty; // an engine through which things go wrong
 mod operator; // an operator's home and repository, and the real program run there

@@ -3,164 +3,28 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures::future::BoxFuture;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 use wharf::run::{self, Found};
-use wharf::sandbox::{
-    Answer as Told, Changes, Command, Engine, Error, Facts, Finished, Image, ImageSpec, Layer,
-    Listing, ProcessAction, Progress, Read, Sandbox, Search, Spec, Tree, Vacant,
-};
+use wharf::sandbox::Spec;
 
+use crate::around::{Around, Look};
 use crate::container::{engine, machine, soon};
 use crate::counted::Counted;
 use crate::server::{Answer, Ask, FakeModel, Role};
 use crate::world::{Ran, World, connect, passes, report};
 
-/// An engine whose sandboxes panic, in the task that asks, when files of this name are to be listed.
-struct Faulty<E> {
-    inner: E,
-    word: &'static str,
-}
+/// Sandboxes that panic, in the task that asks, when files of this name are to be listed.
+struct Faulty;
 
-impl<E: Engine> Engine for Faulty<E> {
-    fn prepare<'a>(
-        &'a self,
-        image: &'a ImageSpec,
-        progress: &'a dyn Progress,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Image, Error>> {
-        self.inner.prepare(image, progress, cancel)
-    }
+const WORD: &str = "PANIC";
 
-    fn start<'a>(
-        &'a self,
-        spec: &'a Spec,
-        layer: Option<&'a Layer>,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Box<dyn Vacant>, Error>> {
-        Box::pin(async move {
-            let inner = self.inner.start(spec, layer, cancel).await?;
-            let vacant: Box<dyn Vacant> = Box::new(Empty {
-                inner,
-                word: self.word,
-            });
-            Ok(vacant)
-        })
-    }
+impl Look for Faulty {
+    type Place = ();
 
-    fn layer<'a>(
-        &'a self,
-        spec: &'a Spec,
-        tree: Arc<Tree>,
-        progress: &'a dyn Progress,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Layer, Error>> {
-        self.inner.layer(spec, tree, progress, cancel)
-    }
-}
+    fn started(&self, _spec: &Spec) {}
 
-struct Empty {
-    inner: Box<dyn Vacant>,
-    word: &'static str,
-}
-
-impl Vacant for Empty {
-    fn furnish<'a>(
-        &'a mut self,
-        tree: Arc<Tree>,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        self.inner.furnish(tree, cancel)
-    }
-
-    fn fill<'a>(
-        self: Box<Self>,
-        tree: &'a Tree,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Arc<dyn Sandbox>, Error>> {
-        Box::pin(async move {
-            let inner = self.inner.fill(tree, cancel).await?;
-            let one: Arc<dyn Sandbox> = Arc::new(One {
-                inner,
-                word: self.word,
-            });
-            Ok(one)
-        })
-    }
-
-    fn is_gone(&self) -> bool {
-        self.inner.is_gone()
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
-        self.inner.close()
-    }
-}
-
-struct One {
-    inner: Arc<dyn Sandbox>,
-    word: &'static str,
-}
-
-impl Sandbox for One {
-    fn run<'a>(
-        &'a self,
-        command: &'a Command,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Finished, Error>> {
-        self.inner.run(command, cancel)
-    }
-
-    fn process(
-        &self,
-        id: u32,
-        action: ProcessAction,
-    ) -> BoxFuture<'_, Result<Told<Finished>, Error>> {
-        self.inner.process(id, action)
-    }
-
-    fn read<'a>(
-        &'a self,
-        path: &'a str,
-        offset: u64,
-        limit: u64,
-    ) -> BoxFuture<'a, Result<Told<Read>, Error>> {
-        self.inner.read(path, offset, limit)
-    }
-
-    fn write<'a>(
-        &'a self,
-        path: &'a str,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<Told<()>, Error>> {
-        self.inner.write(path, content)
-    }
-
-    fn list<'a>(
-        &'a self,
-        pattern: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Told<Listing>, Error>> {
-        assert!(pattern != Some(self.word), "the fault of this test");
-        self.inner.list(pattern, limit)
-    }
-
-    fn grep<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Result<Told<Listing>, Error>> {
-        self.inner.grep(search)
-    }
-
-    fn scan(&self) -> BoxFuture<'_, Result<Changes, Error>> {
-        self.inner.scan()
-    }
-
-    fn facts(&self) -> &Facts {
-        self.inner.facts()
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.inner.close()
+    fn listing(_place: &(), pattern: Option<&str>) {
+        assert!(pattern != Some(WORD), "the fault of this test");
     }
 }
 
@@ -177,7 +41,7 @@ fn script(ask: &Ask, role: Role) -> Answer {
     match (ask.role, ask.ordinal) {
         (Role::Worker, 0) if role == Role::Worker => bash("echo kept > a.txt"),
         (at, 0) if at == role => Answer::call("list_files", json!({})),
-        (at, 1) if at == role => Answer::call("list_files", json!({"pattern": "PANIC"})),
+        (at, 1) if at == role => Answer::call("list_files", json!({"pattern": WORD})),
         (Role::Coordinator, _) => Answer::call(
             "submit_plan",
             json!({"summary": "one", "subtasks": [{"id": "a", "role": "coder", "brief": "BRIEF a.", "needs": []}]}),
@@ -209,9 +73,9 @@ async fn whoever_meets_it_has_decided_nothing_and_no_sandbox_stays_open() {
     ] {
         let mut world = World::new(&[("keep.txt", "keep\n")]);
         let counted = Counted::default();
-        world.engine = Arc::new(Faulty {
+        world.engine = Arc::new(Around {
             inner: counted.clone(),
-            word: "PANIC",
+            look: Faulty,
         });
         let ran = world.run(plan, move |ask| script(ask, role)).await;
         is_told_as_ours(&ran);
@@ -227,9 +91,9 @@ async fn its_containers_go_and_the_run_goes_on_afterwards() {
         return;
     };
     let mut world = World::new(&[("keep.txt", "keep\n")]);
-    world.engine = Arc::new(Faulty {
+    world.engine = Arc::new(Around {
         inner: docker.clone(),
-        word: "PANIC",
+        look: Faulty,
     });
     world.options.machine = machine();
     let name = format!("panicked-{}", std::process::id());
