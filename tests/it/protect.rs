@@ -242,6 +242,14 @@ async fn a_changed_check_runs_as_the_base_has_it_and_a_new_hook_is_taken_out() {
         })
         .await;
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let told = "`grep -q weak tests/t.txt` passes only with what was changed of conftest.py (taken out), \
+                tests/t.txt: with the base's version, `grep -q weak tests/t.txt` exited with 1";
+    let warnings = &ran.summary.warnings;
+    assert_eq!(
+        warnings.iter().filter(|w| *w == told).count(),
+        1,
+        "{warnings:?}"
+    );
     let verdict = ran.summary.verdict.unwrap();
     let with = verdict.with_base_tests.expect("the old test was run");
     assert_eq!(with.paths, ["conftest.py (taken out)", "tests/t.txt"]);

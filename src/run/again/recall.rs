@@ -9,6 +9,7 @@ use crate::journal::{self, Agent, Event};
 use crate::model::{self, Reply};
 use crate::plan::{self, ENDINGS};
 use crate::run::again::talk::Talk;
+use crate::run::end::words::few;
 use crate::run::shared::Shared;
 use crate::run::work::accept::REPEATS;
 use crate::run::work::left_out::pair;
@@ -191,7 +192,7 @@ fn words(left_out: &[String], open: &[String], reach: Reach) -> String {
                      after your last finished turn; calls of a turn that was not finished were made anew"
         .to_owned();
     if !open.is_empty() {
-        words.push_str(&format!(": {}", few(open, ", ")));
+        words.push_str(&format!(": {}", few(open, NAMED, ", ")));
     }
     if !open.is_empty() && reach == Reach::Network {
         words.push_str(
@@ -202,18 +203,9 @@ fn words(left_out: &[String], open: &[String], reach: Reach) -> String {
     if !left_out.is_empty() {
         words.push_str(&format!(
             "; so is what was not kept with your changes: {}",
-            few(left_out, "; ")
+            few(left_out, NAMED, "; ")
         ));
     }
     words.push_str(".]");
     words
-}
-
-fn few(all: &[String], between: &str) -> String {
-    let named: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
-    let more = match all.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    named.join(between) + &more
 }

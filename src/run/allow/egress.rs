@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::agent::Reachable;
 use crate::journal::{Agent, EgressStep, Event, Writer};
 use crate::plan;
+use crate::run::end::words;
 use crate::run::shared::Shared;
 use crate::sandbox::Network;
 use crate::sandbox::egress::{Decision, Host, Inject, Listener, Policy, Rule, Sink, Step};
@@ -161,15 +162,10 @@ pub(in crate::run) fn announced(plan: &plan::Plan) -> Vec<String> {
         .filter_map(|(name, network)| match network {
             plan::Network::None => None,
             plan::Network::Full => Some(name),
-            plan::Network::Allow(reach) => Some(format!("{name} (only {})", few(&reach.allow))),
+            plan::Network::Allow(reach) => Some(format!(
+                "{name} (only {})",
+                words::few(&reach.allow, 4, ", ")
+            )),
         })
         .collect()
-}
-
-fn few(allow: &[plan::Allowed]) -> String {
-    let shown: Vec<String> = allow.iter().take(4).map(ToString::to_string).collect();
-    match allow.len().saturating_sub(4) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }

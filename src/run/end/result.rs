@@ -16,6 +16,7 @@ use crate::run::end::summary::{
 };
 use crate::run::end::words;
 use crate::run::judge::additions::IGNORED;
+use crate::run::judge::outcome;
 use crate::run::work::left_out::pair;
 use crate::workspace;
 
@@ -230,7 +231,10 @@ fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
     let verdict = last.into_iter().flat_map(|verdict| {
         let losses = verdict.test_losses.iter();
         let losses = losses.map(|loss| format!("the tests lost something: {loss}"));
-        losses.chain(verdict.disagreement()).collect::<Vec<_>>()
+        let with_base = verdict.with_base_tests.iter();
+        let doubts = with_base.flat_map(|with| outcome::doubts(&verdict.commands, with));
+        let said = losses.chain(doubts).chain(verdict.disagreement());
+        said.collect::<Vec<_>>()
     });
     told.chain(verdict).chain(missing(left_out)).collect()
 }
@@ -244,18 +248,14 @@ fn missing(left_out: &[LeftOut]) -> Option<String> {
     let paths: BTreeSet<String> = made
         .map(|left| format!("{} ({})", left.path, left.reason))
         .collect();
-    let shown: Vec<&str> = paths.iter().take(5).map(String::as_str).collect();
-    let more = match paths.len().saturating_sub(5) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let what = match paths.len() {
         0 => return None,
         1 => "a file that an agent made is".to_owned(),
         number => format!("{number} files that agents made are"),
     };
-    let shown = shown.join(", ");
-    Some(format!("{what} not in the result: {shown}{more}"))
+    let paths: Vec<String> = paths.into_iter().collect();
+    let shown = words::few(&paths, 5, ", ");
+    Some(format!("{what} not in the result: {shown}"))
 }
 
 fn progress(state: &State) -> Vec<RoundResult> {

@@ -67,6 +67,16 @@ pub(in crate::run) fn choices(lost: &[Dropped], beyond: &[String]) -> String {
     text
 }
 
+/// The first of many, and how many more there are.
+pub(in crate::run) fn few(all: &[impl ToString], limit: usize, between: &str) -> String {
+    let named: Vec<String> = all.iter().take(limit).map(ToString::to_string).collect();
+    let more = match all.len().saturating_sub(limit) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    named.join(between) + &more
+}
+
 /// `read_file ×2, grep`: each name once, in the order of first sight.
 pub(in crate::run) fn times<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut seen: Vec<(&str, usize)> = Vec::new();
@@ -86,6 +96,13 @@ pub(in crate::run) fn times<'a>(names: impl Iterator<Item = &'a str>) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_the_first_are_named_and_the_others_counted() {
+        assert_eq!(few(&["a", "b"], 2, ", "), "a, b");
+        assert_eq!(few(&["a", "b", "c"], 2, "; "), "a; b and 1 more");
+        assert_eq!(few(&[""; 0], 2, ", "), "");
+    }
 
     #[test]
     fn a_turn_names_each_tool_once_with_its_count() {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::agent::first::one_line;
+use crate::run::end::words::few;
 use crate::run::round::drive::Drive;
 use crate::run::shared::Shared;
 use crate::workspace::{Difference, DifferenceStatus, Error, Globs, display};
@@ -78,7 +79,7 @@ pub(in crate::run) async fn tell(drive: &Drive) {
     match look(drive).await {
         Ok((withheld, standing)) => {
             if !withheld.is_empty() {
-                let named = row(&withheld);
+                let named = few(&withheld, NAMED, ", ");
                 warn(
                     shared,
                     format!(
@@ -88,7 +89,7 @@ pub(in crate::run) async fn tell(drive: &Drive) {
                 );
             }
             if !standing.is_empty() {
-                let named = row(&standing);
+                let named = few(&standing, NAMED, ", ");
                 warn(
                     shared,
                     format!(
@@ -136,13 +137,4 @@ fn list(paths: &[String]) -> String {
         lines.push_str(&format!("- … and {} more\n", paths.len() - NAMED));
     }
     lines
-}
-
-fn row(paths: &[String]) -> String {
-    let named: Vec<&str> = paths.iter().take(NAMED).map(String::as_str).collect();
-    let more = match paths.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", named.join(", "))
 }

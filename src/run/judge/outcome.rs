@@ -127,7 +127,7 @@ pub(in crate::run) fn doubts(runs: &[CommandRun], with: &WithBase) -> Vec<String
     let both = runs.iter().zip(&with.commands);
     let both = both.filter(|(now, _)| of(now, None) == Outcome::Passed);
     let told = both.filter_map(|(now, then)| {
-        let why = match of(then, Some(now)) {
+        let why = match of(then, None) {
             Outcome::Passed => return None,
             Outcome::Failed(why) | Outcome::Unknown(why) => why,
         };

@@ -74,10 +74,6 @@ impl Drive {
         let planned = self.shared.plan.acceptance.criteria.len();
         self.facts.verdict_reason = verdict::reason(&verdict, &outcomes, planned);
         self.facts.verdict = Some(verdict.status);
-        if let Some(with) = &verdict.with_base_tests {
-            let doubts = outcome::doubts(&verdict.commands, with);
-            doubts.into_iter().for_each(|doubt| self.shared.warn(doubt));
-        }
         self.shared.tell(&Notice::Verdict {
             status: verdict::word(verdict.status).to_owned(),
             summary: self.facts.verdict_reason.clone(),

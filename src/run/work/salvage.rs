@@ -1,6 +1,7 @@
 //! What is known of an agent that ended without a report: files it changed, commands it ran last.
 
 use crate::agent::CallOutput;
+use crate::run::end::words;
 use crate::tools::clip;
 
 /// Commands that are named.
@@ -31,14 +32,10 @@ pub(in crate::run) fn with_facts(
     let mut text = reason;
     match changed.len() {
         0 => text.push_str("; it changed no file"),
-        count => {
-            let named: Vec<&str> = changed.iter().take(FILES).map(String::as_str).collect();
-            let more = match count.saturating_sub(FILES) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            text.push_str(&format!("; it changed {}{more}", named.join(", ")));
-        }
+        _ => text.push_str(&format!(
+            "; it changed {}",
+            words::few(changed, FILES, ", ")
+        )),
     }
     match commands {
         [] => text.push_str("; it ran no command to its end"),
