@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::id::{CommitId, RoleName, SubtaskId, TreeId};
-use crate::journal::{Agent, CommandRun, TestCount, WithBase};
+use crate::journal::{Agent, CommandRun, Event, TestCount, WithBase};
 use crate::plan::AcceptanceCommand;
 use crate::run::Error;
 use crate::run::allow::egress;
@@ -44,6 +44,30 @@ pub(in crate::run) struct Accepted {
     pub with_base: Option<WithBase>,
     /// At the base.
     pub at_base: Vec<CommandRun>,
+}
+
+impl Accepted {
+    /// What an event says of it, with the round and the tree that it is about.
+    pub fn of(event: &Event) -> Option<(u32, TreeId, Self)> {
+        match event {
+            Event::AcceptanceRan {
+                round,
+                tree,
+                commands,
+                with_base_tests,
+                at_base,
+                ..
+            } => {
+                let accepted = Self {
+                    commands: commands.clone(),
+                    with_base: with_base_tests.clone(),
+                    at_base: at_base.clone(),
+                };
+                Some((*round, tree.clone(), accepted))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Where one pass over the commands ended.

@@ -91,20 +91,10 @@ impl Recorded {
                     left_out: end.left_out.clone(),
                 });
             }
-            Event::AcceptanceRan {
-                round,
-                tree,
-                commands,
-                with_base_tests,
-                at_base,
-                ..
-            } => {
-                let accepted = Accepted {
-                    commands: commands.clone(),
-                    with_base: with_base_tests.clone(),
-                    at_base: at_base.clone(),
-                };
-                self.accepted.insert(*round, (tree.clone(), accepted));
+            Event::AcceptanceRan { .. } => {
+                if let Some((round, tree, accepted)) = Accepted::of(event) {
+                    self.accepted.insert(round, (tree, accepted));
+                }
             }
             Event::ImageReady {
                 name,

@@ -11,20 +11,10 @@ impl Past {
                 self.merges.insert((inputs.clone(), commit.clone()));
                 self.work();
             }
-            Event::AcceptanceRan {
-                round,
-                tree,
-                commands,
-                with_base_tests,
-                at_base,
-                ..
-            } => {
-                let accepted = Accepted {
-                    commands: commands.clone(),
-                    with_base: with_base_tests.clone(),
-                    at_base: at_base.clone(),
-                };
-                self.accepted.insert(*round, (tree.clone(), accepted));
+            Event::AcceptanceRan { .. } => {
+                if let Some((round, tree, accepted)) = Accepted::of(&line.event) {
+                    self.accepted.insert(round, (tree, accepted));
+                }
                 self.work();
             }
             Event::VerdictGiven { round, verdict } => {
