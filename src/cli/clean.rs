@@ -113,7 +113,7 @@ fn stay(branches: &[String]) -> String {
     if branches.is_empty() {
         return String::new();
     }
-    let shown = text::line(&few(branches), 300);
+    let shown = text::line(&few(branches, 5), 300);
     format!(
         "branches of removed runs stay in their repositories (`git branch -D` removes one): {shown}\n"
     )

@@ -82,7 +82,7 @@ fn event(event: &Event) -> String {
             if !protected_changes.is_empty() {
                 lines.push(format!(
                     "protected files changed: {}",
-                    few(protected_changes)
+                    few(protected_changes, 5)
                 ));
             }
             for run in with_base_tests.iter().flat_map(|with| &with.commands) {
@@ -162,10 +162,10 @@ fn event(event: &Event) -> String {
             format!(
                 "applied {}: {}",
                 text::plural(paths.len(), "path"),
-                few(paths)
+                few(paths, 5)
             )
         }
-        Event::Applied { refused, .. } => format!("apply refused: {}", few(refused)),
+        Event::Applied { refused, .. } => format!("apply refused: {}", few(refused, 5)),
         Event::AgentStarted { agent, model, .. } => {
             let who = who(agent.subtask.as_str(), agent.role.as_str());
             format!("{who} started with {model}")

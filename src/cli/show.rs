@@ -269,20 +269,8 @@ fn node_lines(node: &Node, story: &Story, answers: Answers) -> String {
     }
     out.push_str(&wording::dropped(&node.dropped));
     if !node.changed_files.is_empty() {
-        let shown: Vec<&str> = node
-            .changed_files
-            .iter()
-            .take(12)
-            .map(String::as_str)
-            .collect();
-        let more = match node.changed_files.len().saturating_sub(12) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        out.push_str(&format!(
-            "      files: {}{more}\n",
-            text::line(&shown.join(", "), 600)
-        ));
+        let files = wording::few(&node.changed_files, 12);
+        out.push_str(&format!("      files: {}\n", text::line(&files, 600)));
     }
     out
 }

@@ -17,6 +17,8 @@ const SHOWN: usize = 8;
 /// One answer of the model and what came of its calls.
 #[derive(Debug, Default, serde::Serialize)]
 struct Turn {
+    /// The number of its request; it begins again with an agent that does.
+    call: u32,
     said: String,
     /// What it asked for, until there are results.
     calls: Vec<Value>,
@@ -35,9 +37,7 @@ pub fn page(found: &Found, lines: &[Line], agent: &str) -> Result<String, Fault>
         None => String::new(),
     };
     let told = turns(&found.dir, lines, &who)?;
-    for (n, turn) in told.iter().enumerate() {
-        out.push_str(&one(n + 1, turn));
-    }
+    told.iter().for_each(|turn| out.push_str(&one(turn)));
     if told.is_empty() {
         out.push_str("\nno answer of its model is recorded\n");
     }
@@ -45,7 +45,7 @@ pub fn page(found: &Found, lines: &[Line], agent: &str) -> Result<String, Fault>
         "\nnext:    wharf show {} {} --request {} (what was sent for its last answer)\n",
         found.id,
         text::line(agent, 60),
-        told.len().max(1)
+        told.last().map_or(1, |turn| turn.call)
     ));
     Ok(out)
 }
@@ -74,6 +74,7 @@ fn turns(dir: &Path, lines: &[Line], who: &Agent) -> Result<Vec<Turn>, Fault> {
             Event::ModelAnswered {
                 agent, call, reply, ..
             } if agent == who && *call < crate::run::SUMMARIES => turns.push(Turn {
+                call: *call,
                 said: reply["text"].as_str().unwrap_or_default().to_owned(),
                 calls: reply["calls"].as_array().cloned().unwrap_or_default(),
                 ..Turn::default()
@@ -101,8 +102,8 @@ fn turns(dir: &Path, lines: &[Line], who: &Agent) -> Result<Vec<Turn>, Fault> {
     Ok(turns)
 }
 
-fn one(number: usize, turn: &Turn) -> String {
-    let mut out = format!("\nturn {number}\n");
+fn one(turn: &Turn) -> String {
+    let mut out = format!("\nturn {}\n", turn.call);
     out.push_str(&text::block(&turn.said, "  ", 40));
     for call in &turn.calls {
         let arguments = call["arguments"].as_str().unwrap_or_default();

@@ -84,17 +84,17 @@ fn base(notice: &Notice) -> String {
         line.push_str(", with uncommitted changes");
     }
     if !hidden.is_empty() {
-        line.push_str(&format!("; withheld from agents: {}", few(hidden)));
+        line.push_str(&format!("; withheld from agents: {}", few(hidden, 5)));
     }
     if !included.is_empty() {
-        line.push_str(&format!("; shown on request: {}", few(included)));
+        line.push_str(&format!("; shown on request: {}", few(included, 5)));
     }
     if !left_out.is_empty() {
         let named: Vec<String> = left_out
             .iter()
             .map(|(p, why)| format!("{p} ({why})"))
             .collect();
-        line.push_str(&format!("; left out: {}", few(&named)));
+        line.push_str(&format!("; left out: {}", few(&named, 5)));
     }
     line
 }
@@ -209,10 +209,10 @@ pub fn command_line(command: &str, exit_code: Option<i32>, seconds: f64) -> Stri
     )
 }
 
-/// The first five names, and how many more there are.
-pub fn few(names: &[String]) -> String {
-    let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
-    match names.len().saturating_sub(5) {
+/// The first of many names, and how many more there are.
+pub fn few(names: &[String], limit: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(limit).map(String::as_str).collect();
+    match names.len().saturating_sub(limit) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
