@@ -687,7 +687,8 @@ async fn on_a_small_disk(
     let state = operator.state();
     // A file system of its own, which only these processes see and which is gone with them.
     let mut small = tokio::process::Command::new("unshare");
-    let wharf = operator.command(Some(server), &[]);
+    let arguments = ["run", "-f", plan, "-C", ".", "--run-id", "run", "--json"];
+    let wharf = operator.command(Some(server), &arguments);
     let wharf = wharf.as_std();
     let script = format!(
         "mount -t tmpfs -o size=3m tmpfs '{0}' || exit 99; \"$@\"; code=$?; cp -r '{0}' '{1}'; exit $code",
@@ -697,7 +698,7 @@ async fn on_a_small_disk(
     small
         .args(["-rm", "sh", "-c", &script, "sh"])
         .arg(wharf.get_program())
-        .args(["run", "-f", plan, "-C", ".", "--run-id", "run", "--json"])
+        .args(wharf.get_args())
         .env_clear()
         .envs(
             wharf
