@@ -1,6 +1,6 @@
 //! Path patterns as the workspace room reads them too.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::Error;
 
@@ -9,15 +9,23 @@ use super::Error;
 /// room reads the same patterns for the last check of a result; both must agree.
 #[derive(Clone, Debug, Default)]
 pub struct Globs {
-    patterns: Vec<(bool, Vec<GlobMatcher>)>,
+    set: GlobSet,
+    /// For each pattern of the set, whether it takes a path in.
+    takes_in: Vec<bool>,
 }
 
 impl Globs {
     /// Compiles them; `of` names their key in the error.
     pub fn new(of: &'static str, patterns: &[String]) -> Result<Self, Error> {
-        let mut compiled = Vec::new();
+        let refused = |pattern: &String, error: &globset::Error| Error::Pattern {
+            of,
+            pattern: pattern.clone(),
+            reason: error.kind().to_string(),
+        };
+        let mut set = GlobSetBuilder::new();
+        let mut takes_in = Vec::new();
         for pattern in patterns {
-            let (takes_in, body) = match pattern.strip_prefix('!') {
+            let (taken, body) = match pattern.strip_prefix('!') {
                 Some(body) => (false, body),
                 None => (true, pattern.as_str()),
             };
@@ -27,29 +35,22 @@ impl Globs {
                 None if body.contains('/') || body == "**" => body.to_string(),
                 None => format!("**/{body}"),
             };
-            let mut matchers = Vec::new();
             for form in [body.clone(), format!("{body}/**")] {
                 let glob = GlobBuilder::new(&form).literal_separator(true).build();
-                let glob = glob.map_err(|error| Error::Pattern {
-                    of,
-                    pattern: pattern.clone(),
-                    reason: error.kind().to_string(),
-                })?;
-                matchers.push(glob.compile_matcher());
+                set.add(glob.map_err(|error| refused(pattern, &error))?);
+                takes_in.push(taken);
             }
-            compiled.push((takes_in, matchers));
         }
-        Ok(Self { patterns: compiled })
+        let set = set
+            .build()
+            .map_err(|error| refused(&patterns.join(" "), &error))?;
+        Ok(Self { set, takes_in })
     }
 
     /// Does the last pattern that matches the path take it in?
     pub fn covers(&self, path: &str) -> bool {
-        let last = self
-            .patterns
-            .iter()
-            .rev()
-            .find(|(_, forms)| forms.iter().any(|m| m.is_match(path)));
-        last.is_some_and(|(takes_in, _)| *takes_in)
+        let last = self.set.matches(path).into_iter().max();
+        last.is_some_and(|last| self.takes_in.get(last).copied().unwrap_or_default())
     }
 }
 

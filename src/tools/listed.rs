@@ -1,12 +1,14 @@
 //! The shipped list of sensitive paths and dangerous commands; `listed.txt` is its text.
 
+use std::sync::{Arc, OnceLock};
+
 use super::globs::Globs;
 use super::{Error, wild};
 
 const TEXT: &str = include_str!("listed.txt");
 
 /// The list, compiled.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Listed {
     secrets: Globs,
     /// Each with its reason, for words.
@@ -16,9 +18,14 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Compiles the shipped text.
-    pub fn shipped() -> Result<Self, Error> {
-        Self::of(TEXT)
+    /// The shipped text, compiled once for all agents.
+    pub fn shipped() -> Result<Arc<Self>, Error> {
+        static SHIPPED: OnceLock<Arc<Listed>> = OnceLock::new();
+        if let Some(shipped) = SHIPPED.get() {
+            return Ok(shipped.clone());
+        }
+        let shipped = Arc::new(Self::of(TEXT)?);
+        Ok(SHIPPED.get_or_init(|| shipped).clone())
     }
 
     fn of(text: &'static str) -> Result<Self, Error> {

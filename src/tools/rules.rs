@@ -20,7 +20,7 @@ pub struct Policy {
     rules: Vec<Compiled>,
     protect: Globs,
     existing: Arc<BTreeSet<String>>,
-    listed: Listed,
+    listed: Arc<Listed>,
 }
 
 /// What the policy says of a call.

@@ -1,45 +1,48 @@
 //! Path patterns of `workspace.hide`, `workspace.include` and `protect`, and what they match.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::{Error, Source, path};
 
 /// An ordered list of patterns; a later `!pattern` takes out what earlier ones matched.
-pub struct Globs(Vec<Rule>);
-
-struct Rule {
-    matcher: GlobMatcher,
-    takes_out: bool,
+pub struct Globs {
+    set: GlobSet,
+    /// For each pattern, whether it takes out.
+    takes_out: Vec<bool>,
 }
 
 impl Globs {
     /// Reads patterns: without a slash they match at any depth, `*` stays within a folder.
     pub fn new(patterns: &[String]) -> Result<Self, Error> {
-        patterns
-            .iter()
-            .map(|text| rule(text))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let mut set = GlobSetBuilder::new();
+        for text in patterns {
+            set.add(glob(text).map_err(|error| refused(text, &error))?);
+        }
+        Ok(Self {
+            set: set
+                .build()
+                .map_err(|error| refused(&patterns.join(" "), &error))?,
+            takes_out: patterns.iter().map(|text| text.starts_with('!')).collect(),
+        })
     }
 
     /// True when the path, or a folder above it, is matched and not taken out again.
     pub fn matches(&self, path: &[u8]) -> bool {
-        let mut matched = false;
-        for rule in &self.0 {
-            if matched == rule.takes_out && rule.covers(path) {
-                matched = !matched;
-            }
-        }
-        matched
+        let last = self.covering(path).max();
+        last.is_some_and(|last| !self.takes_out[last])
     }
 
     /// True when a pattern matches the path and a later `!pattern` takes it out.
     pub fn takes_out(&self, path: &[u8]) -> bool {
-        let taken_in = self
-            .0
-            .iter()
-            .any(|rule| !rule.takes_out && rule.covers(path));
+        let taken_in = self.covering(path).any(|n| !self.takes_out[n]);
         taken_in && !self.matches(path)
+    }
+
+    /// The numbers of the patterns that match the path or a folder above it.
+    fn covering(&self, path: &[u8]) -> impl Iterator<Item = usize> {
+        std::iter::once(path)
+            .chain(path::parents(path))
+            .flat_map(|part| self.set.matches(path::as_path(part)))
     }
 }
 
@@ -73,37 +76,25 @@ impl Withheld {
     }
 }
 
-impl Rule {
-    fn covers(&self, path: &[u8]) -> bool {
-        std::iter::once(path)
-            .chain(path::parents(path))
-            .any(|part| self.matcher.is_match(path::as_path(part)))
-    }
-}
-
-fn rule(text: &str) -> Result<Rule, Error> {
-    let (takes_out, body) = match text.strip_prefix('!') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
+fn glob(text: &str) -> Result<Glob, globset::Error> {
+    let body = text.strip_prefix('!').unwrap_or(text);
     let body = body.trim_end_matches('/');
     let pattern = match body.strip_prefix('/').or_else(|| body.strip_prefix("./")) {
         Some(anchored) => anchored.to_owned(),
         None if body.contains('/') => body.to_owned(),
         None => format!("**/{body}"),
     };
-    let glob = GlobBuilder::new(&pattern)
+    GlobBuilder::new(&pattern)
         .literal_separator(true)
         .backslash_escape(true)
         .build()
-        .map_err(|error| Error::Refused {
-            what: format!("the pattern `{text}` cannot be read: {}", error.kind()),
-            hint: "patterns use *, **, ?, [a-z] and {a,b}".into(),
-        })?;
-    Ok(Rule {
-        matcher: glob.compile_matcher(),
-        takes_out,
-    })
+}
+
+fn refused(pattern: &str, error: &globset::Error) -> Error {
+    Error::Refused {
+        what: format!("the pattern `{pattern}` cannot be read: {}", error.kind()),
+        hint: "patterns use *, **, ?, [a-z] and {a,b}".into(),
+    }
 }
 
 #[cfg(test)]
