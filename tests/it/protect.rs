@@ -320,3 +320,19 @@ async fn the_base_s_files_are_put_back_over_anything() {
         assert_eq!(all[&b"t/a"[..]], (Mode::Executable, "a\n".into()));
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(500))]
+    /// What the write tools refuse at once is what the last check of a result finds.
+    #[test]
+    fn whatever_the_patterns_both_readers_agree(
+        patterns in proptest::collection::vec("!?/?(a|b|[*]|a[*]|[*].x|[*][*]){1}(/(a|b|[*]|[*].x|[*][*])){0,2}/?", 0..5),
+        path in "(a|b|ab|c.x)(/(a|b|ab|c.x)){0,3}",
+    ) {
+        let said = wharf::tools::rules::Globs::new("protect", &patterns);
+        let found = Globs::new(&patterns);
+        let said = said.ok().map(|globs| globs.covers(&path));
+        let found = found.ok().map(|globs| globs.matches(path.as_bytes()));
+        proptest::prop_assert_eq!(said, found, "{:?} {}", patterns, path);
+    }
+}
