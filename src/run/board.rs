@@ -159,7 +159,9 @@ pub struct Row {
     pub agent: String,
     pub role: String,
     pub doing: String,
+    /// Turns that ended.
     pub turn: u32,
+    /// Turns it may take.
     pub turns: u32,
     pub tokens: u64,
     pub cost_usd: Option<f64>,

@@ -125,7 +125,9 @@ const SOME: usize = 60;
 /// A row that says what its numbers are and fits: on a narrow terminal it says less, and never half
 /// a number.
 fn row_line(row: &Row, width: usize) -> String {
-    let turn = format!("turn {}/{}", row.turn, row.turns);
+    // The one it is in, which comes after those that ended.
+    let turn = row.turn.saturating_add(1).min(row.turns);
+    let turn = format!("turn {turn}/{}", row.turns);
     let agent = text::line(&row.agent, 18);
     if width < SOME {
         let room = width.saturating_sub(turn.chars().count() + 3);
@@ -157,7 +159,7 @@ mod tests {
             agent: "fix-discount".into(),
             role: "coder".into(),
             doing: "bash: pytest -q\n\u{1b}[2J".into(),
-            turn: 4,
+            turn: 3,
             turns: 40,
             tokens: 12_340,
             cost_usd: None,
