@@ -147,6 +147,12 @@ pub enum Edit {
         mode: Mode,
         content: Bytes,
     },
+    /// A content that the store has already.
+    Keep {
+        path: Vec<u8>,
+        mode: Mode,
+        blob: BlobId,
+    },
     Delete {
         path: Vec<u8>,
     },
