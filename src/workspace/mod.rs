@@ -21,6 +21,7 @@ mod git;
 mod globs;
 mod history;
 mod import;
+mod laid;
 mod landing;
 mod listing;
 mod losses;
