@@ -243,6 +243,9 @@ pub enum Event {
         dropped: Vec<Dropped>,
         /// Paths it changed beyond those in conflict.
         beyond: Vec<String>,
+        /// Those of them that it removed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        removed: Vec<String>,
     },
     AcceptanceRan {
         round: u32,

@@ -79,6 +79,8 @@ pub struct Conflict {
     /// What its resolution holds no more, and what it changed beyond the files in conflict.
     pub dropped: Vec<Dropped>,
     pub beyond: Vec<String>,
+    /// What it removed of the latter.
+    pub removed: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -295,18 +297,21 @@ impl State {
                 resolved: None,
                 dropped: Vec::new(),
                 beyond: Vec::new(),
+                removed: Vec::new(),
             }),
             Event::ConflictResolved {
                 id,
                 commit,
                 dropped,
                 beyond,
+                removed,
             } => {
                 let found = self.conflicts.iter_mut().filter(|found| found.id == *id);
                 found.for_each(|found| {
                     found.resolved = Some(commit.clone());
                     found.dropped.clone_from(dropped);
                     found.beyond.clone_from(beyond);
+                    found.removed.clone_from(removed);
                 });
             }
             _ => {}

@@ -17,7 +17,8 @@ use crate::run::board::{Board, Notice, Totals, Watch};
 use crate::run::call::gate::Gates;
 use crate::run::call::pot::Pot;
 use crate::run::replay::Script;
-use crate::run::work::trees::KeptOut;
+use crate::run::work::changes::KeptOut;
+use crate::run::work::ignored::BaseRules;
 use crate::run::{Models, Options, Stopper};
 use crate::sandbox;
 use crate::workspace::{Base, Store};
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     pub base_paths: Arc<BTreeSet<String>>,
     /// Paths that no work of an agent's can change.
     pub kept_out: KeptOut,
+    /// What the base's `.gitignore` files name.
+    pub base_rules: BaseRules,
     pub journal: Writer,
     /// What earlier processes did of the run.
     pub past: Past,

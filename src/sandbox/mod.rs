@@ -74,6 +74,8 @@ pub use recipe::Recipe;
 pub use shelf::ImageRow;
 pub use sweep::{Leftover, LeftoverKind, Leftovers, Swept};
 pub use vacant::{Layer, Vacant};
+pub use wharf_toolbox::ignore::Rules as IgnoreRules;
+pub use wharf_toolbox::memo::BY_RULES;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

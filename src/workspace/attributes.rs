@@ -6,9 +6,10 @@ use std::path::Path;
 
 use bytes::Bytes;
 
+use super::Error;
 use super::git::{Call, Git};
+use super::laid::Laid;
 use super::store::fields;
-use super::{Error, path};
 
 /// The attributes that change content.
 const ASKED: [&str; 5] = ["filter", "working-tree-encoding", "ident", "text", "eol"];
@@ -28,23 +29,32 @@ pub(super) enum Passage {
     Ident,
     /// Git LFS: a pointer stays what it is, everything else becomes one.
     Lfs,
-    /// Only a program of the operator's, or a change of encoding, tells; in words.
-    Foreign(String),
+    /// Only a program of the operator's tells: the filter of this name.
+    Filter(Vec<u8>),
+    /// The file is committed in UTF-8 and checked out in this encoding.
+    Encoding(Vec<u8>),
 }
 
-/// What becomes of each of these paths, which begin at `source`, in order.
+/// The file that gives attributes to what lies in its folder and below.
+pub(super) const FILE: &[u8] = b".gitattributes";
+
+/// What becomes of each of these paths, which begin at `source`, in order; by the attributes that
+/// `laid` holds, else by those of the working tree.
 pub(super) async fn passages(
     git: &Git,
     source: &Path,
+    laid: Option<&Laid>,
     paths: &BTreeSet<&[u8]>,
 ) -> Result<Vec<Passage>, Error> {
     if paths.is_empty() {
         return Ok(Vec::new());
     }
     let by_setting = converts_by_itself(git, source).await?;
-    let call = Call::new("check-attr", source)
-        .args(["-z", "--stdin"])
-        .args(ASKED);
+    let call = match laid {
+        Some(laid) => laid.call("check-attr"),
+        None => Call::new("check-attr", source),
+    };
+    let call = call.args(["-z", "--stdin"]).args(ASKED);
     let mut input = Vec::new();
     for at in paths {
         input.extend_from_slice(at);
@@ -90,10 +100,10 @@ fn passage(values: &[&[u8]], by_setting: bool) -> Passage {
         return Passage::Lfs;
     }
     if named(filter) {
-        return Passage::Foreign(format!("the filter {}", path::display(filter)));
+        return Passage::Filter(filter.to_vec());
     }
     if named(encoding) && !encoding.eq_ignore_ascii_case(b"utf-8") {
-        return Passage::Foreign(format!("the encoding {}", path::display(encoding)));
+        return Passage::Encoding(encoding.to_vec());
     }
     if *ident == b"set" {
         return Passage::Ident;
@@ -169,11 +179,9 @@ mod tests {
         assert_eq!(passage(&[none; 5], false), Passage::AsIs);
         assert_eq!(passage(&[none; 5], true), Passage::Auto);
         assert_eq!(of(0, "lfs", false), Passage::Lfs);
-        assert!(
-            matches!(of(0, "crypt", false), Passage::Foreign(why) if why == "the filter crypt")
-        );
+        assert_eq!(of(0, "crypt", false), Passage::Filter(b"crypt".to_vec()));
         assert_eq!(of(0, "unset", false), Passage::AsIs);
-        assert!(matches!(of(1, "UTF-16", false), Passage::Foreign(_)));
+        assert!(matches!(of(1, "UTF-16", false), Passage::Encoding(_)));
         assert_eq!(of(1, "UTF-8", false), Passage::AsIs);
         assert_eq!(of(2, "set", false), Passage::Ident);
         assert_eq!(of(3, "set", false), Passage::Text);

@@ -20,6 +20,8 @@ pub struct Delivered {
     /// Its name below `refs/heads/`.
     pub branch: String,
     pub commit: CommitId,
+    /// Files on it that agents' own attributes give to a filter, for display, each with the filter.
+    pub given: Vec<String>,
 }
 
 /// Commits to be made, each from the one before.
@@ -27,6 +29,7 @@ struct Plan {
     date: u64,
     lines: Vec<Bytes>,
     commits: usize,
+    given: Vec<String>,
 }
 
 impl Store {
@@ -45,7 +48,8 @@ impl Store {
         let reference = branch::reference(&self.git, source, name).await?;
         let existing = existing(&self.git, source, &reference).await?;
         let start = self.load_start(&base.commit).await?;
-        let plan = self.plan(source, base, &start, steps).await?;
+        let mut plan = self.plan(source, base, &start, steps).await?;
+        let given = std::mem::take(&mut plan.given);
         let commit =
             if plan.commits == 0 {
                 let head = base.head.as_deref();
@@ -73,6 +77,7 @@ impl Store {
         Ok(Delivered {
             branch: name.to_owned(),
             commit,
+            given,
         })
     }
 
@@ -87,6 +92,7 @@ impl Store {
             date: date(&self.git, source, base.head.as_deref()).await?,
             lines: Vec::new(),
             commits: 0,
+            given: Vec::new(),
         };
         let prefix = base.prefix.as_bytes();
         let starting = self.start_changes(base, start).await?;
@@ -95,9 +101,8 @@ impl Store {
             of_steps.push(self.changes(before, &step.commit).await?);
             before = &step.commit;
         }
-        let all = std::iter::once(&starting).chain(&of_steps).flatten();
-        let all: Vec<&Change> = all.collect();
-        let landing = self.landing(source, base, &all).await?;
+        let landing = self.landing(source, base, &starting, &of_steps, before);
+        let landing = landing.await?;
         if !starting.is_empty() {
             plan.open(base, "working tree at start");
             plan.lines.extend(change_lines(&starting, prefix, &landing));
@@ -113,6 +118,7 @@ impl Store {
             plan.open(base, &step.message);
             plan.lines.extend(change_lines(&changes, prefix, &landing));
         }
+        plan.given = landing.given;
         Ok(plan)
     }
 

@@ -77,29 +77,31 @@ pub(super) fn edits(edits: &[Edit]) -> Result<Vec<Bytes>, Error> {
     let mut puts = std::collections::BTreeSet::new();
     for edit in edits {
         let (path, mode) = match edit {
-            Edit::Put { path, mode, .. } => (path, Some(*mode)),
+            Edit::Put { path, mode, .. } | Edit::Keep { path, mode, .. } => (path, Some(*mode)),
             Edit::Delete { path } => (path, None),
         };
         path::check(path, mode).map_err(|why| refused(path, why))?;
         match edit {
             Edit::Delete { path } => lines.push(delete(path)),
-            Edit::Put { path, .. } => {
+            Edit::Put { path, .. } | Edit::Keep { path, .. } => {
                 puts.insert(path.as_slice());
             }
         }
     }
     for edit in edits {
-        if let Edit::Put {
-            path,
-            mode,
-            content,
-        } = edit
-        {
-            if path::parents(path).any(|parent| puts.contains(parent)) {
-                return Err(refused(path, "a folder above it is given as a file too"));
-            }
-            lines.push(put(path, *mode, content));
+        let (path, line) = match edit {
+            Edit::Put {
+                path,
+                mode,
+                content,
+            } => (path, put(path, *mode, content)),
+            Edit::Keep { path, mode, blob } => (path, link_to(path, *mode, blob)),
+            Edit::Delete { .. } => continue,
+        };
+        if path::parents(path).any(|parent| puts.contains(parent)) {
+            return Err(refused(path, "a folder above it is given as a file too"));
         }
+        lines.push(line);
     }
     Ok(lines)
 }

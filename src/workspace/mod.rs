@@ -21,6 +21,7 @@ mod git;
 mod globs;
 mod history;
 mod import;
+mod laid;
 mod landing;
 mod listing;
 mod losses;
@@ -146,6 +147,12 @@ pub enum Edit {
         path: Vec<u8>,
         mode: Mode,
         content: Bytes,
+    },
+    /// A content that the store has already.
+    Keep {
+        path: Vec<u8>,
+        mode: Mode,
+        blob: BlobId,
     },
     Delete {
         path: Vec<u8>,

@@ -19,6 +19,8 @@ pub struct Resolution {
     pub dropped: Vec<Dropped>,
     /// Paths changed beyond those in conflict, for display.
     pub beyond: Vec<String>,
+    /// Those of them that are gone, but for what the merge itself had set aside.
+    pub removed: Vec<String>,
 }
 
 /// What one side had changed and the resolution does not hold.
@@ -60,6 +62,8 @@ impl Store {
         let standing = |place: &&Place| place.result.is_some();
         let shown = |place: &Place| path::display(&place.path);
         let in_conflict: BTreeSet<&[u8]> = conflict.files.iter().map(|f| &f.path[..]).collect();
+        let is_beyond = |place: &&Place| !in_conflict.contains(&place.path[..]);
+        let beyond = places.iter().filter(is_beyond);
         Ok(Resolution {
             markers: places
                 .iter()
@@ -73,11 +77,12 @@ impl Store {
                 .map(shown)
                 .collect(),
             dropped: losses::dropped(&places),
-            beyond: places
-                .iter()
-                .filter(|place| !in_conflict.contains(&place.path[..]))
+            removed: beyond
+                .clone()
+                .filter(|place| place.result.is_none() && !is_aside(&place.path, conflict))
                 .map(shown)
                 .collect(),
+            beyond: beyond.map(shown).collect(),
         })
     }
 

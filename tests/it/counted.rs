@@ -17,12 +17,19 @@ pub struct Count {
     open: Arc<Mutex<BTreeMap<String, usize>>>,
     /// Subtasks that had two at a time.
     twice: Arc<Mutex<Vec<String>>>,
+    /// Most that were open at a time.
+    most: Arc<Mutex<usize>>,
 }
 
 impl Counted {
     /// How many are open now.
     pub fn open(&self) -> usize {
         self.look.open.lock().unwrap().values().sum()
+    }
+
+    /// Most that were open at a time.
+    pub fn most(&self) -> usize {
+        *self.look.most.lock().unwrap()
     }
 
     /// Who had two at a time.
@@ -42,6 +49,10 @@ impl Look for Count {
         if *count > 1 {
             self.twice.lock().unwrap().push(subtask.clone());
         }
+        let now: usize = open.values().sum();
+        let mut most = self.most.lock().unwrap();
+        *most = now.max(*most);
+        drop(most);
         Place {
             open: self.open.clone(),
             subtask: Mutex::new(Some(subtask)),

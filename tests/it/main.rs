@@ -63,6 +63,7 @@ mod toolbox;
 
 // Whole runs over the in-memory sandbox.
 mod crash; // killed at every line of the journal
+mod crowd; // many subtasks that end together, or all fail; what a result names
 mod damaged; // journals that are not as they were written, and every verb on them
 mod delivery; // where a result goes when it cannot go where it should
 mod full; // a disk without room, in a mount of its own

@@ -224,6 +224,30 @@ async fn a_merger_that_never_says_why_has_resolved_nothing_and_both_versions_are
 }
 
 #[tokio::test]
+async fn what_a_merger_removes_beyond_its_conflict_is_warned_of() {
+    let world = World::new(&[("list.txt", LINES), ("b.txt", "b\n")]);
+    let ran = conflict(&world, |ask| match ask.ordinal {
+        0 => {
+            let both = LINES.replace("five\n", "left five\nright five\n");
+            write("list.txt", &both)
+        }
+        1 => Answer::call("bash", json!({"command": "rm b.txt"})),
+        _ => report("done", "kept both"),
+    })
+    .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let found = &ran.summary.conflicts[0];
+    assert_eq!(found.removed, ["b.txt"]);
+    let warning = format!("{} removed what was in no conflict: b.txt", found.id);
+    let warnings = ran.summary.warnings.join("\n");
+    assert!(warnings.contains(&warning), "{warnings}");
+    for file in ["report.md", "result.json"] {
+        let text = std::fs::read_to_string(world.state.join("runs/run").join(file)).unwrap();
+        assert!(text.contains(&warning), "{file}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn doing_nothing_about_a_removal_is_no_resolution() {
     let world = World::new(&[("list.txt", LINES), ("b.txt", "b\n")]);
     let ran = world

@@ -16,6 +16,7 @@ mod included; // what is shown although ignored or hidden
 mod measured; // what is large
 mod nothing; // work that changed nothing
 mod own; // Wharf's own files inside the workspace
+mod replaced; // what is refused, taken away again or hidden, over several turns
 mod repositories; // the generator
 mod runs; // a run in each of them changes nothing
 mod scanned; // what comes back from a sandbox

@@ -618,6 +618,43 @@ async fn a_repository_is_never_carried_nor_what_tools_leave_behind() {
     world.remote.close().await;
 }
 
+/// A file of the tree is carried whatever rules say, also when it was away for a while; a rule and what
+/// tools make anew are told apart.
+#[tokio::test]
+async fn a_file_of_the_tree_that_comes_again_is_carried() {
+    let world = World::new().await;
+    let before = tree(&[
+        (b".gitignore", Mode::File, "*.log\n/build/\n"),
+        (b"build/tracked", Mode::File, "t"),
+        (b"kept.log", Mode::File, "k"),
+    ]);
+    world.remote.upload(None, &before).await.unwrap();
+    assert_eq!(world.run("rm -r build kept.log").await.exit, Exit::Code(0));
+    let changes = world.scan().await;
+    assert_eq!(
+        changes.deletes,
+        [b"build/tracked".to_vec(), b"kept.log".to_vec()]
+    );
+    let line = "mkdir build; echo t2 > build/tracked; echo x > build/new; echo k2 > kept.log; echo x > new.log; \
+                echo x > a.pyc; mkdir cache; touch cache/.gitignore cache/CACHEDIR.TAG cache/x";
+    assert_eq!(world.run(line).await.exit, Exit::Code(0));
+    let changes = world.scan().await;
+    let expected: Vec<(&[u8], Mode, &[u8])> = vec![
+        (b"build/tracked", Mode::File, b"t2\n"),
+        (b"kept.log", Mode::File, b"k2\n"),
+    ];
+    assert_eq!(puts(&changes), expected);
+    let left_out = [
+        ("a.pyc", "ignored"),
+        ("build/", wharf::sandbox::BY_RULES),
+        ("cache/", "ignored"),
+        ("new.log", wharf::sandbox::BY_RULES),
+    ];
+    let left_out = left_out.map(|(path, why)| (path.as_bytes().to_vec(), why.to_owned()));
+    assert_eq!(changes.left_out, left_out);
+    world.remote.close().await;
+}
+
 #[tokio::test]
 async fn the_agents_own_repository_begins_clean() {
     let world = World::with(Setting { git: true, ..PLAIN }).await;

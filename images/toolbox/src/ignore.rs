@@ -3,9 +3,10 @@
 //! The rules are git's: the last one that matches holds, `!` takes back, a slash before the end
 //! binds a pattern to the folder of its file, a slash at the end means folders only.
 
-use wharf_toolbox::record::MAX_PATH;
+use crate::record::MAX_PATH;
 
 /// One line of a `.gitignore`.
+#[derive(Clone, Debug)]
 struct Rule {
     /// Path of the file's folder, with a slash at its end unless empty.
     base: Vec<u8>,
@@ -17,10 +18,15 @@ struct Rule {
 }
 
 /// The rules that hold in one folder, outer ones first.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
 impl Rules {
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// How many there are, for `truncate` when a folder is left.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -45,8 +51,13 @@ impl Rules {
 
     /// True when the last rule that matches leaves the path out.
     pub fn leave_out(&self, path: &[u8], folder: bool) -> bool {
+        self.judge(path, folder) == Some(true)
+    }
+
+    /// Whether the last rule that matches leaves the path out or takes it back; None when none matches.
+    pub fn judge(&self, path: &[u8], folder: bool) -> Option<bool> {
         let last = self.0.iter().rev().find(|rule| rule.matches(path, folder));
-        last.is_some_and(|rule| !rule.takes_back)
+        last.map(|rule| !rule.takes_back)
     }
 }
 

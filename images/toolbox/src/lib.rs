@@ -1,5 +1,5 @@
 //! What both ends of a sandbox's stream share: frames, messages, records of files, a layer's ledger,
-//! patterns, seals of frames, and how the heads of HTTP requests are read.
+//! patterns, rules of `.gitignore` files, seals of frames, and how the heads of HTTP requests are read.
 //!
 //! Owns: the wire between Wharf and process 1 of a container.
 //! Takes: bytes.
@@ -8,6 +8,7 @@
 
 pub mod held;
 pub mod http;
+pub mod ignore;
 pub mod ledger;
 pub mod memo;
 pub mod message;

@@ -14,7 +14,6 @@ mod command;
 mod files;
 mod git;
 mod group;
-mod ignore;
 mod lent;
 mod limits;
 mod link;

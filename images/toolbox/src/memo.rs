@@ -6,3 +6,9 @@ pub const NO_SHELL: &str =
 
 /// Why a scan leaves out a file that a full disk cut, or that could not be written for it.
 pub const TORN: &str = "not whole: the disk was full while it was written";
+
+/// Why a scan leaves out what tools make anew.
+pub const IGNORED: &str = "ignored";
+
+/// Why a scan leaves out what a `.gitignore` of the workspace names, as it stands now.
+pub const BY_RULES: &str = "ignored by a .gitignore";

@@ -49,6 +49,7 @@ impl Workspace {
     pub fn forget(&mut self, tree: Tree) {
         self.unread = None;
         self.base.clear();
+        self.gone.clear();
         self.known = tree;
     }
 
@@ -98,7 +99,7 @@ impl Workspace {
 
     /// Takes what else lies in the workspace for the image's own.
     pub fn settle(&mut self) {
-        let found = walk(self.root(), &self.known);
+        let found = walk(self.root(), &self.known, &self.gone);
         self.base
             .extend(found.left_out.into_iter().map(|(path, _)| path));
         for (path, stamp, _) in found.entries {

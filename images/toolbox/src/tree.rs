@@ -32,6 +32,8 @@ pub struct Workspace {
     root: OwnedFd,
     /// Empty as long as `unread` holds a layer.
     pub(crate) known: Tree,
+    /// What was part of the tree and was taken away: no rule leaves it out where it comes again.
+    pub(crate) gone: BTreeSet<Vec<u8>>,
     /// What was left out when the tree was uploaded: the image's, not the agent's.
     pub(crate) base: BTreeSet<Vec<u8>>,
     /// Bytes at which the limit on a file's size cuts it: a changed file of exactly so many is not whole.
@@ -55,6 +57,7 @@ impl Workspace {
         Ok(Workspace {
             root,
             known: Tree::new(),
+            gone: BTreeSet::new(),
             base: BTreeSet::new(),
             cut: getrlimit(Resource::Fsize).current,
             ledger,
@@ -71,13 +74,16 @@ impl Workspace {
     /// Sends what changed; it is the new state once all of it is sent.
     pub fn scan(&mut self, channel: &Channel, torn: &Torn) -> Result<(), Stop> {
         self.load()?;
-        let found = walk(&self.root, &self.known);
+        let found = walk(&self.root, &self.known, &self.gone);
         let owed = torn.left(|path| self.stamp(path));
         let news = self.compare(channel, found, &owed)?;
         for (path, known) in news {
             match known {
                 Some(known) => drop(self.known.insert(path, known)),
-                None => drop(self.known.remove(&path)),
+                None => match self.known.remove(&path) {
+                    Some(was) if was.carried => drop(self.gone.insert(path)),
+                    _ => {}
+                },
             }
         }
         Ok(())
@@ -231,7 +237,7 @@ impl Workspace {
     /// Paths of the workspace, sorted, without what the rules leave out.
     pub fn paths(&mut self) -> Result<Vec<Vec<u8>>, Stop> {
         self.load()?;
-        let found = walk(&self.root, &self.known);
+        let found = walk(&self.root, &self.known, &self.gone);
         Ok(found.entries.into_iter().map(|(path, ..)| path).collect())
     }
 
@@ -245,7 +251,7 @@ impl Workspace {
         if torn.is_pending() {
             // A ledger that cannot be read fails the scan, which is what counts.
             let _ = self.load();
-            let entries = walk(&self.root, &self.known).entries;
+            let entries = walk(&self.root, &self.known, &self.gone).entries;
             torn.after_kill(entries.iter().map(|(path, stamp, _)| (&path[..], *stamp)));
         }
     }

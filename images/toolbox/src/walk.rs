@@ -1,16 +1,17 @@
 //! One walk over the workspace: what is there, without following a link or entering a `.git`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, RawDir, SeekFrom, statat};
 use rustix::io::Errno;
+use wharf_toolbox::ignore::{Rules, junk_file, junk_folder};
+use wharf_toolbox::memo::{BY_RULES, IGNORED};
 use wharf_toolbox::record::{MAX_PATH, Mode};
 use wharf_toolbox::stamp::Stamp;
 
-use crate::ignore::{Rules, junk_file, junk_folder};
 use crate::lent;
 
 /// Deeper folders are left out, since each level holds a descriptor.
@@ -47,10 +48,12 @@ pub struct Found {
     pub closed: Vec<Vec<u8>>,
 }
 
-/// Walks all of `root`; `known` says which paths are carried whatever the rules say.
-pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
+/// Walks all of `root`; `known` and `gone` say which paths are carried whatever the rules say, those
+/// there are and those that were taken away meanwhile.
+pub fn walk(root: &OwnedFd, known: &Tree, gone: &BTreeSet<Vec<u8>>) -> Found {
     let mut walk = Walk {
         known,
+        gone,
         rules: Rules::default(),
         found: Found::default(),
         top: None,
@@ -66,20 +69,49 @@ pub fn walk(root: &OwnedFd, known: &Tree) -> Found {
 
 struct Walk<'a> {
     known: &'a Tree,
+    gone: &'a BTreeSet<Vec<u8>>,
     rules: Rules,
     found: Found,
-    /// The outermost ignored folder that the walk is in, and whether it was said already.
-    top: Option<(Vec<u8>, bool)>,
+    /// The outermost ignored folder that the walk is in.
+    top: Option<Top>,
     /// For the names of a folder as the kernel gives them.
     space: Vec<u8>,
 }
 
+/// An ignored folder.
+struct Top {
+    path: Vec<u8>,
+    why: &'static str,
+    /// It was said already.
+    said: bool,
+}
+
+impl Top {
+    fn of(path: &[u8], why: &'static str) -> Top {
+        Top {
+            path: [path, b"/"].concat(),
+            why,
+            said: false,
+        }
+    }
+}
+
+/// True for a folder that calls itself a cache and shuts itself out of git.
+fn is_cache(names: &[Vec<u8>]) -> bool {
+    let holds = |file: &[u8]| names.iter().any(|name| name == file);
+    holds(b"CACHEDIR.TAG") && holds(b".gitignore")
+}
+
 impl Walk<'_> {
-    fn folder(&mut self, at: &OwnedFd, path: &mut Vec<u8>, deep: usize, ignored: bool) {
+    fn folder(&mut self, at: &OwnedFd, path: &mut Vec<u8>, deep: usize, mut ignored: bool) {
         let names = match names(at, &mut self.space) {
             Ok(names) => names,
             Err(error) => return self.close(path, &format!("cannot be listed ({error})")),
         };
+        if !ignored && !path.is_empty() && is_cache(&names) {
+            self.top = Some(Top::of(path, IGNORED));
+            ignored = true;
+        }
         let rules = self.rules.len();
         if names.iter().any(|name| name == b".gitignore") {
             self.read_rules(at, path);
@@ -135,12 +167,15 @@ impl Walk<'_> {
         };
         // Almost every file is plain: then nobody need ask whether the tree carries it all the same.
         let junk = junk_file(name);
-        if (ignored || junk || self.rules.len() > 0) && !self.is_carried(path) {
+        if (ignored || junk || !self.rules.is_empty()) && !self.is_carried(path) {
             if ignored {
                 return self.leave_top();
             }
-            if junk || self.rules.leave_out(path, false) {
-                return self.leave(path, "ignored");
+            if junk {
+                return self.leave(path, IGNORED);
+            }
+            if self.rules.leave_out(path, false) {
+                return self.leave(path, BY_RULES);
             }
         }
         self.found.entries.push((path.clone(), stamp, kind));
@@ -163,9 +198,10 @@ impl Walk<'_> {
             Err(error) => return self.close(path, &format!("cannot be opened ({error})")),
         };
         let holds = |file: &str| statat(inner.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let ignore = ignored || junk_folder(name, &holds) || self.rules.leave_out(path, true);
+        let junk = ignored || junk_folder(name, &holds);
+        let ignore = junk || self.rules.leave_out(path, true);
         if ignore && !ignored {
-            self.top = Some(([path.as_slice(), b"/"].concat(), false));
+            self.top = Some(Top::of(path, if junk { IGNORED } else { BY_RULES }));
         }
         if !ignore || self.carries(path) {
             self.folder(inner.fd(), path, deep + 1, ignore);
@@ -175,27 +211,29 @@ impl Walk<'_> {
     }
 
     fn is_carried(&self, path: &[u8]) -> bool {
-        self.known.get(path).is_some_and(|known| known.carried)
+        self.known.get(path).is_some_and(|known| known.carried) || self.gone.contains(path)
     }
 
     /// One line for all that is left out of an ignored folder.
     fn leave_top(&mut self) {
-        if let Some((path, said @ false)) = &mut self.top {
-            *said = true;
-            let path = path.clone();
-            self.leave(&path, "ignored");
+        if let Some(top) = self.top.as_mut().filter(|top| !top.said) {
+            top.said = true;
+            let (path, why) = (top.path.clone(), top.why);
+            self.leave(&path, why);
         }
     }
 
-    /// True when the tree has something beneath the folder.
+    /// True when the tree has, or had, something beneath the folder.
     fn carries(&self, folder: &[u8]) -> bool {
         let from = [folder, b"/"].concat();
         let range = (Bound::Included(from.clone()), Bound::Unbounded);
+        let gone = self.gone.range::<Vec<u8>, _>(range.clone()).next();
         let mut beneath = self.known.range::<Vec<u8>, _>(range);
-        beneath
-            .by_ref()
-            .take_while(|(path, _)| path.starts_with(&from))
-            .any(|(_, known)| known.carried)
+        gone.is_some_and(|path| path.starts_with(&from))
+            || beneath
+                .by_ref()
+                .take_while(|(path, _)| path.starts_with(&from))
+                .any(|(_, known)| known.carried)
     }
 
     fn read_rules(&mut self, at: &OwnedFd, folder: &[u8]) {

@@ -95,6 +95,7 @@ impl Past {
                 commit,
                 dropped,
                 beyond,
+                ..
             } => state.conflicts.iter().any(|c| {
                 c.id == *id
                     && (&c.resolved, &c.dropped, &c.beyond)

@@ -8,6 +8,7 @@ use crate::journal::{Event, Writer};
 use crate::plan;
 use crate::run::begin::history;
 use crate::run::board::Notice;
+use crate::run::work::ignored::BaseRules;
 use crate::run::work::trees;
 use crate::run::{Delivery, Error, Order};
 use crate::sandbox::{self, Tree};
@@ -55,6 +56,7 @@ pub(in crate::run) struct Based {
     pub store: Store,
     pub base: Base,
     pub tree: Tree,
+    pub rules: BaseRules,
     pub history: Option<Arc<sandbox::History>>,
     /// What the operator is to be told once the run is open.
     pub told: Option<String>,
@@ -84,12 +86,14 @@ async fn take_base(order: &Order, dir: &Path) -> Result<Based, Error> {
         included: base.included.clone(),
         left_out: base.left_out.clone(),
     });
+    let rules = rules(&tree).await?;
     let missed = history::take(order, &store, &source, &mut base).await;
     let (history, lost) = history::load(&store, &base);
     Ok(Based {
         store,
         base,
         tree,
+        rules,
         history,
         told: missed.or(lost),
     })
@@ -113,13 +117,26 @@ pub(in crate::run) async fn stored(order: &Order, dir: &Path, base: Base) -> Res
     }
     let tree = trees::tree(&store, &base.commit).await;
     let tree = tree.map_err(failed)?;
+    let rules = rules(&tree).await?;
     let (history, told) = history::load(&store, &base);
     Ok(Based {
         store,
         base,
         tree,
+        rules,
         history,
         told,
+    })
+}
+
+/// The ignore rules of the base; they cannot be unknown, or what they hide would be.
+async fn rules(tree: &Tree) -> Result<BaseRules, Error> {
+    let rules = BaseRules::of(tree).await;
+    rules.map_err(|error| Error::Start {
+        code: 3,
+        kind: "store",
+        message: format!("the base's .gitignore files cannot be read: {error}"),
+        hint: "see wharf doctor".to_owned(),
     })
 }
 

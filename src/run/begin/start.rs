@@ -24,7 +24,7 @@ use crate::run::end::finish;
 use crate::run::replay::Script;
 use crate::run::round::drive::Drive;
 use crate::run::shared::Shared;
-use crate::run::work::trees::KeptOut;
+use crate::run::work::changes::KeptOut;
 use crate::run::{Error, Order, Summary};
 use crate::sandbox::Pool;
 use crate::trace::{RunStart, Span};
@@ -173,6 +173,7 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
         consent,
         base_paths: Arc::new(names.collect()),
         kept_out: KeptOut::of(&based.base),
+        base_rules: based.rules,
         id: begun.id,
         dir: begun.dir,
         plan: order.plan,

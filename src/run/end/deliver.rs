@@ -6,10 +6,14 @@ use crate::journal::{self, Event, State};
 use crate::run::Delivery;
 use crate::run::end::patch::Root;
 use crate::run::end::words;
+use crate::run::judge::additions;
 use crate::run::round::drive::{Drive, Node};
 use crate::run::round::merges::Folded;
 use crate::run::shared::Shared;
 use crate::workspace::{Error, GitKind, Step};
+
+/// Most paths that a warning names.
+const NAMED: usize = 5;
 
 /// What was delivered, and what was asked for and could not be.
 pub(in crate::run) struct Delivered {
@@ -112,6 +116,14 @@ async fn branch(drive: &mut Drive, name: &str) -> Result<Event, Error> {
         .store
         .deliver_branch(&shared.workspace, &shared.base, name, &steps)
         .await?;
+    if !delivered.given.is_empty() {
+        let given = words::few(&delivered.given, NAMED, ", ");
+        let text = format!(
+            "a .gitattributes of the result gives files to a filter that your repository does not know: {given}; \
+             the branch holds them as they were made, and git may turn them where you have such a filter"
+        );
+        additions::warn(shared, text);
+    }
     Ok(Event::Delivered {
         branch: Some(delivered.branch),
         patch: None,

@@ -174,6 +174,7 @@ fn conflicts(state: &State, dir: &Path) -> Vec<ConflictResult> {
             theirs_by: names(&conflict.theirs_by),
             dropped: conflict.dropped.clone(),
             beyond: conflict.beyond.clone(),
+            removed: conflict.removed.clone(),
             kept: Some(kept(&conflict.id)),
             turns: agent.turns,
             usage: agent.usage,
@@ -236,7 +237,22 @@ fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
         let said = losses.chain(doubts).chain(verdict.disagreement());
         said.collect::<Vec<_>>()
     });
-    told.chain(verdict).chain(missing(left_out)).collect()
+    told.chain(verdict)
+        .chain(state.conflicts.iter().filter_map(removed))
+        .chain(missing(left_out))
+        .collect()
+}
+
+/// What a merger removed beyond its conflict, in a resolution that was taken: no side asked for it.
+fn removed(conflict: &crate::journal::Conflict) -> Option<String> {
+    if conflict.resolved.is_none() || conflict.removed.is_empty() {
+        return None;
+    }
+    let removed = words::few(&conflict.removed, 5, ", ");
+    Some(format!(
+        "{} removed what was in no conflict: {removed}; look whether that is meant",
+        conflict.id
+    ))
 }
 
 /// What an agent made and the result lacks, so that a pass is not taken for one with all of it. What

@@ -110,6 +110,9 @@ pub struct ConflictResult {
     /// Paths that the merger changed beyond those in conflict.
     #[serde(default)]
     pub beyond: Vec<String>,
+    /// Those of them that it removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
     /// Where both versions are kept, resolved or not.
     #[serde(default)]
     pub kept: Option<Kept>,

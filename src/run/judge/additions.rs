@@ -123,8 +123,8 @@ async fn look(drive: &Drive) -> Result<(Vec<String>, Vec<String>), Error> {
     Ok((withheld, standing))
 }
 
-/// Once, however often the run is taken up again.
-fn warn(shared: &Shared, text: String) {
+/// Warns once, however often the run is taken up again.
+pub(in crate::run) fn warn(shared: &Shared, text: String) {
     if !shared.past.state().warnings.contains(&text) {
         shared.warn(text);
     }

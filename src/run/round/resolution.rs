@@ -150,6 +150,7 @@ impl Drive {
             commit: commit.clone(),
             dropped: dropped.clone(),
             beyond: resolution.beyond.clone(),
+            removed: resolution.removed,
         };
         self.shared.record(resolved).await?;
         self.merges.resolve(id, commit);

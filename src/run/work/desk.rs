@@ -24,6 +24,7 @@ use crate::run::work::accept::Accept;
 use crate::run::work::bounds;
 use crate::run::work::keep::Looked;
 use crate::run::work::left_out;
+use crate::run::work::stays::Stays;
 use crate::run::work::trees::Standing;
 use crate::sandbox::{self, Sandbox, Spec, Tree, Wanted};
 use crate::tools::{Call, Output, Set};
@@ -45,10 +46,13 @@ pub(in crate::run) struct Desk {
 /// What changes while the agent works.
 pub(in crate::run) struct Now {
     pub sandbox: Arc<dyn Sandbox>,
+    /// Everything that it changed and that a commit can hold.
+    pub made: CommitId,
+    /// The same with what stays of its start.
     pub snapshot: CommitId,
     /// The last snapshot that a turn was journaled with.
     journaled: CommitId,
-    pub left_out: Vec<(String, String)>,
+    pub stays: Stays,
     /// Files that a full disk cut; and those that one cut before the sandbox was replaced.
     pub torn: BTreeSet<String>,
     pub owed: BTreeSet<String>,
@@ -67,21 +71,22 @@ pub(in crate::run) struct Now {
 }
 
 impl Desk {
-    /// Opens the agent's sandbox at `start`.
+    /// Opens the sandbox of an agent that began at `start` and stands `at`.
     pub async fn open(
         shared: Arc<Shared>,
         who: Agent,
         spec: Spec,
-        start: &Standing,
+        (start, at): (&Standing, &Standing),
         models: Vec<Arc<dyn Model>>,
         accept: Accept,
     ) -> Result<Self, Stop> {
-        let sandbox = open(&shared, &who, &spec, &start.tree).await?;
+        let sandbox = open(&shared, &who, &spec, &at.tree).await?;
         let now = watch::Sender::new(Now {
             sandbox,
-            snapshot: start.commit.clone(),
-            journaled: start.commit.clone(),
-            left_out: Vec::new(),
+            made: at.commit.clone(),
+            snapshot: at.commit.clone(),
+            journaled: at.commit.clone(),
+            stays: Stays::new(&start.tree, &at.tree),
             torn: BTreeSet::new(),
             owed: BTreeSet::new(),
             handed_in: false,
@@ -111,7 +116,7 @@ impl Desk {
         self.accept.recall(recalled.bounces, recalled.repeated);
         self.doubt(&recalled.unfinished);
         self.now.send_modify(|now| {
-            now.left_out.clone_from(&recalled.left_out);
+            now.stays.recall(&recalled.left_out);
             now.results.clone_from(&recalled.results);
             now.summaries.clone_from(&recalled.summaries);
         });

@@ -9,8 +9,9 @@ use crate::id::CommitId;
 use crate::journal::{Agent, Event};
 use crate::run::shared::Shared;
 use crate::run::work::desk::{Desk, open, stop_of};
-use crate::run::work::trees::{self, Taken};
+use crate::run::work::{changes, trees};
 use crate::sandbox;
+use crate::workspace::Edit;
 
 /// How often a sandbox that broke is replaced, for one agent and for the acceptance commands.
 pub(in crate::run) const REOPENINGS: u32 = 1;
@@ -18,6 +19,13 @@ pub(in crate::run) const REOPENINGS: u32 = 1;
 /// Why a file stands among what was left out.
 const TORN: &str =
     "not whole: the disk was full while it was written; write it again, or remove it";
+
+/// What a look found that changed.
+struct Found {
+    changes: sandbox::Changes,
+    /// It was known before, from what a run recorded.
+    recorded: bool,
+}
 
 /// What became of a look at the sandbox.
 pub(in crate::run) enum Looked {
@@ -63,7 +71,7 @@ impl Desk {
 
     /// What was left out of the snapshots, with the reason.
     pub fn left_out(&self) -> Vec<(String, String)> {
-        let mut left_out = self.now.borrow().left_out.clone();
+        let mut left_out = self.now.borrow().stays.left_out();
         let torn = self.torn().into_iter();
         left_out.extend(torn.map(|path| (path, TORN.to_owned())));
         left_out
@@ -80,33 +88,53 @@ impl Desk {
             let now = self.now.borrow();
             (now.sandbox.clone(), now.snapshot.clone())
         };
-        let Taken {
-            edits,
-            left_out,
-            torn,
-        } = match self.changes(sandbox.as_ref(), &snapshot).await? {
-            Ok(changes) => trees::take(changes, &self.shared.kept_out),
+        let Found { changes, recorded } = match self.changes(sandbox.as_ref(), &snapshot).await? {
+            Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
+        let (kept_out, rules) = (&self.shared.kept_out, &self.shared.base_rules);
+        let taken = changes::take(changes, kept_out, rules);
+        let mut new = false;
         self.now.send_modify(|now| {
-            now.left_out.extend(left_out);
-            now.left_out.sort();
-            now.left_out.dedup();
-            let written = |path: &String| edits.iter().any(|edit| trees::shown(edit) == *path);
+            new = now.stays.enter(&taken);
+            let written = |path: &String| taken.edits.iter().any(|e| changes::shown(e) == *path);
             now.owed.retain(|path| !written(path));
-            now.torn = torn;
+            now.torn.clone_from(&taken.torn);
         });
+        if new {
+            self.commit(taken.edits, recorded).await?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Commits what the agent changed, and above it what stays all the same. In a replay with recorded
+    /// tools what was found holds that already.
+    async fn commit(&self, edits: Vec<Edit>, recorded: bool) -> Result<(), Stop> {
+        let (made, above) = {
+            let now = self.now.borrow();
+            (now.made.clone(), now.stays.edits())
+        };
+        let made = self.commit_on(made, &edits).await?;
+        let snapshot = match recorded {
+            true => made.clone(),
+            false => self.commit_on(made.clone(), &above).await?,
+        };
+        self.now.send_modify(|now| {
+            now.made = made;
+            now.snapshot = snapshot;
+        });
+        Ok(())
+    }
+
+    async fn commit_on(&self, parent: CommitId, edits: &[Edit]) -> Result<CommitId, Stop> {
         if edits.is_empty() {
-            return Ok(Ok(()));
+            return Ok(parent);
         }
         let message = format!("{} ({})", self.who.subtask, self.who.role);
-        let store = &self.shared.store;
-        let commit = store.commit(&[snapshot], &edits, &message).await;
-        let commit: CommitId = commit.map_err(|error| Stop::Environment {
+        let commit = self.shared.store.commit(&[parent], edits, &message).await;
+        commit.map_err(|error| Stop::Environment {
             reason: error.to_string(),
-        })?;
-        self.now.send_modify(|now| now.snapshot = commit);
-        Ok(Ok(()))
+        })
     }
 
     /// What changed since `snapshot`: what is found in the sandbox, or in a replay with recorded tools
@@ -115,17 +143,25 @@ impl Desk {
         &self,
         sandbox: &dyn sandbox::Sandbox,
         snapshot: &CommitId,
-    ) -> Result<Result<sandbox::Changes, sandbox::Error>, Stop> {
+    ) -> Result<Result<Found, sandbox::Error>, Stop> {
         if let Some(script) = &self.shared.script {
             let turn = (&self.who, self.now.borrow().turn + 1);
             let store = &self.shared.store;
             if let Some(known) = script.changes(store, turn, snapshot).await {
-                return known.map(Ok).map_err(|error| Stop::Environment {
+                let known = known.map_err(|error| Stop::Environment {
                     reason: error.to_string(),
-                });
+                })?;
+                return Ok(Ok(Found {
+                    changes: known,
+                    recorded: true,
+                }));
             }
         }
-        Ok(sandbox.scan().await)
+        let scanned = sandbox.scan().await;
+        Ok(scanned.map(|changes| Found {
+            changes,
+            recorded: false,
+        }))
     }
 
     /// Replaces a sandbox that broke; gives what to tell the agent. The second break ends it.
@@ -148,6 +184,8 @@ impl Desk {
             .map_err(|stop| after(&reason, stop))?;
         self.now.send_modify(|now| {
             now.sandbox = sandbox;
+            now.made = now.snapshot.clone();
+            now.stays.move_on();
             now.owed.append(&mut now.torn);
         });
         Ok(format!(

@@ -141,11 +141,12 @@ async fn at_desk(
     let subtask = job.who.subtask.as_str();
     let spec = settings::spec(shared, &job.role.sandbox, job.image, subtask, network);
     let (start, accept) = (job.start.clone(), job.accept);
+    let at: &Standing = recalled.as_ref().map_or(&start, |recalled| &recalled.at);
     let desk = Desk::open(
         shared.clone(),
         job.who.clone(),
         spec,
-        recalled.as_ref().map_or(&start, |recalled| &recalled.at),
+        (&start, at),
         models,
         accept,
     )

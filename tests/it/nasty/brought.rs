@@ -237,6 +237,7 @@ fn names_what_it_lacks(result: &Value) {
         "git~1 (",
         "library/.git/ (",
         "adds .env.example, whose name",
+        "a filter that your repository does not know: ",
     ] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }

@@ -159,3 +159,52 @@ async fn what_an_agent_shut_comes_back() {
     assert_eq!(&inner.stdout.head[..], b"0\n0\n", "{inner:?}");
     world.remote.close().await;
 }
+
+/// A repository that belongs to somebody else, of which git by itself would say nothing: its changes are
+/// seen, and the branch is made. As one without rights the files are one's own, which is as good.
+#[tokio::test]
+async fn a_repository_of_somebody_else_is_no_empty_one() {
+    let mut world = crate::world::World::new(&[]);
+    let work = repository(&world.workspace.join("repo"), &[("a.txt", "1\n")]);
+    write(&work, b"dirty.txt", b"d\n");
+    if rustix::process::geteuid().is_root() {
+        give_away(&work);
+        let asked = Command::new("git")
+            .args(["status", "--short"])
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", "/nonexistent")
+            .current_dir(&work)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&asked.stderr);
+        assert!(said.contains("dubious ownership"), "{said}");
+    }
+    world.workspace.clone_from(&work);
+    let ran = world.run(PLAN, script).await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    assert!(ran.summary.dirty, "its changes are seen");
+    let names = git(
+        &work,
+        &[
+            "-c",
+            "safe.directory=*",
+            "ls-tree",
+            "--name-only",
+            "wharf/run",
+        ],
+    );
+    assert_eq!(names, "a.txt\ndirty.txt\nmade.txt\n");
+}
+
+/// All of a directory to the user `nobody`.
+fn give_away(dir: &std::path::Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            give_away(&path);
+        }
+        std::os::unix::fs::lchown(&path, Some(65_534), Some(65_534)).unwrap();
+    }
+    std::os::unix::fs::lchown(dir, Some(65_534), Some(65_534)).unwrap();
+}

@@ -431,3 +431,133 @@ async fn what_only_a_program_of_the_operator_turns_is_on_no_branch() {
         assert!(delivered.is_ok(), "{delivered:?}");
     }
 }
+
+/// The attributes at the start, those that an agent wrote, its file, and why there is no branch.
+type Said = (
+    &'static str,
+    &'static str,
+    &'static str,
+    Option<&'static str>,
+);
+
+const CRLF: &str = "1\r\n2\r\n";
+
+const SAID: &[Said] = &[
+    (
+        "",
+        "*.txt filter=lfs -text\n",
+        "large\n",
+        Some("the filter lfs"),
+    ),
+    ("", "*.txt filter=known\n", "a\n", Some("the filter known")),
+    ("", "*.txt filter=unknown\n", CRLF, None),
+    (
+        "",
+        "*.txt working-tree-encoding=UTF-16\n",
+        "a\n",
+        Some("the encoding UTF-16"),
+    ),
+    ("", "*.txt ident\n", "$Id: mine $\n", Some("ident")),
+    ("", "*.txt ident\n", "plain\n", None),
+    ("", "*.txt text\n", CRLF, Some("line ends")),
+    ("", "* text=auto\n", CRLF, Some("line ends")),
+    ("", "* text=auto\n", "\0\r\n", None),
+    ("", "*.txt text eol=crlf\n", "1\n2\n", None),
+    // What the repository itself said holds no more.
+    ("*.txt text eol=crlf\n", "", CRLF, None),
+    ("*.txt text eol=crlf\n", "*.txt -text\n", CRLF, None),
+    // It still says so.
+    (
+        "*.txt text eol=crlf\n",
+        "*.txt text eol=crlf\n*.x ident\n",
+        "1\n2\n",
+        None,
+    ),
+];
+
+/// A workspace at `prefix` of a repository with these attributes, whose filters leave a trace.
+fn trapped(world: &World, prefix: &str, attributes: &str) -> std::path::PathBuf {
+    let top = world.repository("repo", &[("other", "1\n")]);
+    let dir = top.join(prefix);
+    std::fs::create_dir_all(&dir).unwrap();
+    write(&dir, b".gitattributes", attributes.as_bytes());
+    write(&dir, b"b.txt", b"b\n");
+    git(&top, &["add", "-A"]);
+    git(&top, &["commit", "-q", "-m", "second"]);
+    for filter in ["known", "lfs"] {
+        for side in ["clean", "smudge", "process"] {
+            let line = format!("sh -c 'touch {}; cat'", world.path("canary").display());
+            git(&top, &["config", &format!("filter.{filter}.{side}"), &line]);
+        }
+    }
+    dir
+}
+
+/// Attributes that agents wrote turn nothing: a branch holds their bytes, or there is none.
+#[tokio::test]
+async fn what_agents_say_of_content_turns_none_of_it() {
+    for (prefix, said) in ["", "sub/dir"]
+        .iter()
+        .flat_map(|at| SAID.iter().map(move |s| (at, s)))
+    {
+        let (before, after, content, refused) = *said;
+        let told = format!("{prefix:?} {said:?}");
+        let world = World::new().await;
+        let dir = trapped(&world, prefix, before);
+        let base = world.base(&dir).await;
+        let edit = match after {
+            "" => delete(".gitattributes"),
+            text => put(".gitattributes", text),
+        };
+        let there = world
+            .child(&base.commit, &[edit, put("in/a.txt", content)])
+            .await;
+        let steps = [step(&there, "a")];
+        let delivered = world.store.deliver_branch(&dir, &base, "w", &steps).await;
+        assert!(!world.path("canary").exists(), "{told}");
+        match (delivered, refused) {
+            (Ok(delivered), None) => {
+                let name = format!("w:{}", Path::new(prefix).join("in/a.txt").display());
+                assert_eq!(git(&dir, &["cat-file", "blob", &name]), content, "{told}");
+                let given = match after.contains("unknown") {
+                    true => vec!["in/a.txt (the filter unknown)".to_owned()],
+                    false => Vec::new(),
+                };
+                assert_eq!(delivered.given, given, "{told}");
+            }
+            (Err(error), Some(why)) => {
+                let error = error.to_string();
+                assert!(
+                    error.contains(&format!("in/a.txt ({why}")),
+                    "{told}: {error}"
+                );
+                assert_eq!(git(&dir, &["branch", "--list", "w"]), "", "{told}");
+            }
+            (delivered, _) => panic!("{told}: {delivered:?}"),
+        }
+    }
+}
+
+/// What stands above the workspace in its repository goes on to count, beside attributes of an agent's.
+#[tokio::test]
+async fn attributes_above_the_workspace_count_beside_those_of_agents() {
+    let world = World::new().await;
+    let top = attributed(&world, "*.txt text eol=crlf\n", "1\r\n").await;
+    write(&top, b"sub/a.txt", b"1\r\n2\r\n");
+    git(&top, &["add", "-A"]);
+    git(&top, &["commit", "-q", "-m", "second"]);
+    let dir = top.join("sub");
+    let base = world.base(&dir).await;
+    let edits = [
+        put(".gitattributes", "*.x ident\n"),
+        put("a.txt", "1\r\ntwo\r\n"),
+    ];
+    let there = world.child(&base.commit, &edits).await;
+    let steps = [step(&there, "a")];
+    let store = &world.store;
+    store
+        .deliver_branch(&dir, &base, "w", &steps)
+        .await
+        .unwrap();
+    assert_eq!(git(&top, &["show", "w:sub/a.txt"]), "1\ntwo\n");
+}

@@ -273,6 +273,9 @@ async fn a_resolution_that_does_nothing_is_seen_for_what_it_drops() {
     let idle = judged(&world, &found, &found.start).await;
     assert_eq!(idle.aside.len(), 1, "{idle:?}");
     assert!(idle.aside[0].starts_with("d~"));
+    // To take away what the merge itself had set aside is no removal.
+    let cleared = world.child(&found.start, &[delete(&idle.aside[0])]).await;
+    assert_eq!(judged(&world, &found, &cleared).await.removed, [""; 0]);
 }
 
 #[tokio::test]
@@ -287,6 +290,7 @@ async fn a_merger_that_touches_more_is_seen_and_what_it_removes_there_counts() {
     let wild = world.child(&found.start, &wild).await;
     let wild = judged(&world, &found, &wild).await;
     assert_eq!(wild.beyond, ["b", "c"]);
+    assert_eq!(wild.removed, ["c"]);
     assert_eq!(wild.dropped.len(), 1, "{wild:?}");
     assert_eq!(
         (wild.dropped[0].path.as_str(), wild.dropped[0].side),

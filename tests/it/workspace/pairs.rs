@@ -388,7 +388,7 @@ async fn check_clean(
         .all(&world.store.commit(&[], &base(), "b").await.unwrap())
         .await;
     for edit in pair.left.iter().chain(&pair.right) {
-        let (Edit::Put { path, .. } | Edit::Delete { path }) = edit;
+        let (Edit::Put { path, .. } | Edit::Keep { path, .. } | Edit::Delete { path }) = edit;
         expected.remove(path);
     }
     for (path, mode, content) in want {
