@@ -176,7 +176,10 @@ fn conflicts(state: &State, dir: &Path) -> Vec<ConflictResult> {
             beyond: conflict.beyond.clone(),
             kept: Some(kept(&conflict.id)),
             turns: agent.turns,
+            tool_calls: agent.tool_calls,
             usage: agent.usage,
+            cost_usd: agent.cost_usd,
+            seconds: agent.ended.as_ref().map_or(0.0, |e| e.seconds),
         }
     };
     state.conflicts.iter().map(result).collect()
