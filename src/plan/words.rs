@@ -4,6 +4,7 @@ use serde_saphyr::Error as YamlError;
 use serde_saphyr::budget::BudgetBreach;
 
 use super::error::suggest;
+use super::yaml::LEVELS;
 
 /// Keys of the format that this version does not carry out yet.
 const LATER: [&str; 4] = ["mcp_servers", "skills", "memory", "trust"];
@@ -182,7 +183,7 @@ fn file_fault(error: &YamlError, aliased: bool) -> (String, String) {
             let text = other.to_string();
             let first = text.lines().next().unwrap_or_default();
             if first.contains("recursion limit") {
-                let message = "nested too deep: more than 64 levels of brackets".to_owned();
+                let message = format!("nested too deep: more than {LEVELS} levels of brackets");
                 let hint = "a plan has few levels: check brackets around this place".to_owned();
                 return (message, hint);
             }

@@ -12,6 +12,10 @@ use super::words;
 /// The largest plan file, in bytes.
 const LARGEST: usize = 1 << 20;
 
+/// Levels of lists and maps. Each takes some 35 KiB of the stack where it is read in a debug build, and a
+/// thread has 2 MiB.
+pub(super) const LEVELS: usize = 32;
+
 /// One file: its name, its text and where everything stands in it.
 pub(super) struct Source {
     pub file: String,
@@ -188,8 +192,8 @@ fn options() -> Options {
     let budget = serde_saphyr::budget! {
         max_nodes: 50_000,
         max_events: 150_000,
-        max_depth: 64,
-        flow_nesting_limit: 64,
+        max_depth: LEVELS,
+        flow_nesting_limit: LEVELS,
         max_aliases: 1000,
         max_anchors: 1000,
         max_documents: 1,

@@ -103,7 +103,7 @@ fn too_much() -> Vec<(String, usize, &'static str)> {
         (aliases(200), 3, "too many aliases"),
         (anchors, 2, "too many anchors"),
         (long, 2, "too large to be a plan"),
-        (deep, 66, "nested too deep"),
+        (deep, 34, "nested too deep"),
         (brackets, 2, "nested too deep"),
         (
             "version: 1\nprotect: [*b]\n".to_owned(),
