@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::turn::Course;
-use super::work::Worker;
+use super::work::{WHY, Worker};
 use super::{Stop, report, words};
 use crate::tools::{self, Call, Output, clip};
 use crate::{model, plan};
@@ -50,7 +50,7 @@ impl Worker<'_> {
                 Output::done("handed in")
             }
             Some(reason) => {
-                course.refused = clip::line(&reason, 200);
+                course.handed_back = Some(clip::line(&reason, WHY));
                 Output::refused("denied", reason)
             }
         };

@@ -9,6 +9,7 @@
 //! in the last of them or follows from the reply alone, so a conversation is rebuilt from replies and
 //! results and needs no record of its own but what it was told when it went on in another process.
 
+mod barren;
 mod compaction;
 mod effort;
 mod ending;
@@ -221,6 +222,14 @@ pub enum Stop {
     /// Five answers in a row without a usable call; `why` is what the last one lacked.
     #[error("the model gave no usable tool call {answers} times in a row ({why})")]
     NoCall { answers: u32, why: String },
+    /// Five answers in a row led nowhere; `times` of them handed in and were handed back, the last of those
+    /// for this reason.
+    #[error("{}", barren::handed_back(*answers, *times, why))]
+    HandedBack {
+        answers: u32,
+        times: u32,
+        why: String,
+    },
     /// Its report said nothing, or too much, twice.
     #[error("the agent handed in no usable report: it {fault}")]
     NoReport { fault: String },
@@ -281,13 +290,29 @@ impl Stop {
 }
 
 impl Stop {
+    /// What a span says of it: as it is, without what a model wrote or had quoted back to it.
+    pub fn without_quotes(&self) -> String {
+        let bare = |why: &str| format!("stopped for {why}");
+        match self {
+            Self::NoCall { answers, .. } => {
+                bare(&format!("{answers} answers without a usable call"))
+            }
+            Self::HandedBack { answers, times, .. } => bare(&format!(
+                "{answers} answers that led nowhere, {times} of them handed back"
+            )),
+            Self::NoReport { .. } => bare("reports that could not be used"),
+            other => other.to_string(),
+        }
+    }
+
     /// A word of low cardinality, for `error.type`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::AgentLimit { .. } | Self::RunLimit(_) => "budget_exceeded",
-            Self::NoCall { .. } | Self::Stalled { .. } | Self::NoReport { .. } => {
-                "invalid_response"
-            }
+            Self::NoCall { .. }
+            | Self::HandedBack { .. }
+            | Self::Stalled { .. }
+            | Self::NoReport { .. } => "invalid_response",
             Self::Model { .. } => "model_error",
             Self::ContextOverflow { .. } => "context_overflow",
             Self::Environment { .. } | Self::Broken { .. } => "sandbox_lost",

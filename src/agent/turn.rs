@@ -6,8 +6,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::barren::Lack;
 use super::stall::{Pace, STOPPED};
-use super::work::{Step, Worker};
+use super::work::{Step, WHY, Worker};
 use super::{CallOutput, Stop, Traced, Turn, words};
 use crate::model::{self, Finish, Reply};
 use crate::tools::{self, Call, Kind, Output, clip};
@@ -29,6 +30,8 @@ pub(super) struct Course {
     pub endings: usize,
     /// Why the last unusable call was none.
     pub refused: String,
+    /// Why the last ending call was handed back.
+    pub handed_back: Option<String>,
     pub ended: Option<Value>,
     pub stop: Option<Stop>,
 }
@@ -41,7 +44,7 @@ impl Worker<'_> {
             let lacked = self.lacked(&reply);
             self.history.text(&reply, nudge);
             self.hand_over(Course::default()).await?;
-            return Ok(Step::Barren(lacked));
+            return Ok(Step::Barren(Lack::Call(lacked)));
         }
         let cut = match reply.finish {
             Finish::Length => Some(words::CUT),
@@ -65,6 +68,8 @@ impl Worker<'_> {
         self.note(&mut course);
         let (ended, stop) = (course.ended.take(), course.stop.take());
         let (usable, refused) = (course.usable, std::mem::take(&mut course.refused));
+        let lack = course.handed_back.take().map(Lack::Taken);
+        let lack = lack.unwrap_or(Lack::Call(refused));
         let results = course.results.clone();
         let left_out = self.hand_over(course).await?;
         self.history.calls(&reply, &results, &left_out);
@@ -72,7 +77,7 @@ impl Worker<'_> {
             (Some(value), _) => Ok(Step::Ended(value)),
             (None, Some(stop)) => Err(stop),
             (None, None) if usable => Ok(Step::Went),
-            (None, None) => Ok(Step::Barren(refused)),
+            (None, None) => Ok(Step::Barren(lack)),
         }
     }
 
@@ -104,7 +109,7 @@ impl Worker<'_> {
             }
             match checked {
                 Err(refusal) => {
-                    course.refused = clip::line(&refusal.text, 200);
+                    course.refused = clip::line(&refusal.text, WHY);
                     if refusal.error_type == Some("denied") {
                         self.checkpoint.refused(&made.name, &made.id, &refusal.text);
                     }

@@ -7,13 +7,18 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::barren::{Barren, Lack};
 use super::compaction::{Condensing, Way};
 use super::history::History;
 use super::limits::Used;
 use super::stall::Stall;
 use super::{Assignment, CallOutput, Checkpoint, Outcome, Past, Stop, words};
 use crate::model::{Reply, Request, ToolSpec};
+use crate::tools::clip;
 use crate::{plan, tools};
+
+/// Characters of what an agent was told that a stop repeats.
+pub(super) const WHY: usize = 200;
 
 /// How often an agent's conversation is shortened because the model found it too long.
 const OVERFLOWS: u32 = 3;
@@ -62,8 +67,7 @@ pub(super) struct Worker<'a> {
     pub window: u64,
     /// Tokens that the model which sums up takes.
     pub summary_window: u64,
-    /// Answers in a row without a usable call.
-    barren: u32,
+    barren: Barren,
     pub overflows: u32,
 }
 
@@ -72,8 +76,8 @@ pub(super) enum Step {
     Ended(Value),
     /// A usable call ran.
     Went,
-    /// No usable call, and what was lacking.
-    Barren(String),
+    /// It led nowhere.
+    Barren(Lack),
 }
 
 impl<'a> Worker<'a> {
@@ -118,7 +122,7 @@ impl<'a> Worker<'a> {
             condensing: Condensing::default(),
             window,
             summary_window: assignment.summary_window,
-            barren: 0,
+            barren: Barren::default(),
             overflows: 0,
             role: assignment.role,
             tools: assignment.tools,
@@ -151,18 +155,12 @@ impl<'a> Worker<'a> {
         match self.reply(reply).await? {
             Step::Ended(value) => Ok(Some(value)),
             Step::Went => {
-                self.barren = 0;
+                self.barren = Barren::default();
                 Ok(None)
             }
-            Step::Barren(why) => {
-                self.barren += 1;
-                if self.barren < words::NO_CALL {
-                    return Ok(None);
-                }
-                Err(Stop::NoCall {
-                    answers: self.barren,
-                    why,
-                })
+            Step::Barren(lack) => {
+                self.barren.add(lack);
+                self.barren.stop().map_or(Ok(None), Err)
             }
         }
     }
@@ -182,7 +180,7 @@ impl<'a> Worker<'a> {
         let ended = if past.reply.calls.is_empty() {
             let nudge = self.nudge(&past.reply);
             self.history.text(&past.reply, nudge);
-            self.barren += 1;
+            self.barren.add(Lack::Call(self.lacked(&past.reply)));
             None
         } else {
             self.history.calls(&past.reply, &results, &past.left_out);
@@ -205,10 +203,10 @@ impl<'a> Worker<'a> {
             result.tool != ending || !result.failed || asked
         };
         let ended = results.iter().find(ends).map(|r| r.arguments.clone());
-        self.barren = match results.iter().filter(made).any(usable) {
-            true => 0,
-            false => self.barren + 1,
-        };
+        match results.iter().filter(made).any(usable) {
+            true => self.barren = Barren::default(),
+            false => self.barren.add(lack(&results, ending)),
+        }
         for result in results {
             self.remember(&result);
             let counts = made(&&result) && result.tool != ending;
@@ -298,6 +296,20 @@ impl<'a> Worker<'a> {
                 limit: format!("{} s", self.role.limits.time.as_secs()),
             }),
         }
+    }
+}
+
+/// What a recorded turn lacked that led nowhere.
+fn lack(results: &[CallOutput], ending: &str) -> Lack {
+    let told = |result: &CallOutput| {
+        let number = format!("#{} ", result.number);
+        let text = words::bare(&result.text);
+        clip::line(text.strip_prefix(&number).unwrap_or(text), WHY)
+    };
+    let handed_in = |result: &&CallOutput| result.tool == ending && !result.arguments.is_string();
+    match (results.iter().rfind(handed_in), results.last()) {
+        (Some(back), _) => Lack::Taken(told(back)),
+        (None, last) => Lack::Call(last.map(told).unwrap_or_default()),
     }
 }
 

@@ -21,9 +21,14 @@ pub fn check(path: &Path) -> Result<PlanFile, Vec<Fault>> {
     if faults.is_empty() {
         return Ok(file);
     }
-    let named = |fault: Fault| Fault {
-        message: format!("{}: {}", path.display(), fault.message),
-        ..fault
+    // One that stands at a place begins with the file's name.
+    let placed = |fault: &Fault| fault.message.starts_with(&format!("{}:", path.display()));
+    let named = |fault: Fault| match placed(&fault) {
+        true => fault,
+        false => Fault {
+            message: format!("{}: {}", path.display(), fault.message),
+            ..fault
+        },
     };
     Err(faults.into_iter().map(named).collect())
 }
@@ -53,7 +58,9 @@ fn models(file: &PlanFile) -> Result<Vec<Fault>, Fault> {
                 let about = models.iter().map(|model| model.about());
                 faults.extend(run::unpriced(&plan, about).map(Fault::from));
             }
-            Err(error) if error.code() == 2 => faults.push(error.into()),
+            Err(error) if error.code() == 2 => {
+                faults.push(plan_file::unopened(Some(file), error));
+            }
             // Its key may be where the plan is run.
             Err(_) => {}
         }

@@ -114,7 +114,7 @@ fn plan_and_model(config: &mut Config) -> (Vec<Check>, Vec<ops::OpenModel>) {
         let check = Check::failed("plan", error.to_string(), error.hint());
         return (vec![check], vec![]);
     }
-    let (model, opened) = match order::models(config, &file.plan) {
+    let (model, opened) = match order::models(config, &file.plan, Some(&file)) {
         Ok(models) => {
             let found = format!("{} is set up", file.plan.model.join(", "));
             (Check::ok("model", found), models.default)

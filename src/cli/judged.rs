@@ -22,7 +22,16 @@ pub fn verdict(verdict: Option<&Verdict>) -> String {
     );
     commands(verdict, &mut out);
     for criterion in &verdict.criteria {
-        out.push_str(&criterion_line(criterion, verdict.split(&criterion.text)));
+        let line = match verdict.is_unanswered() {
+            // The reason is the same for all of them and stands below.
+            true => format!(
+                "  {} {}\n",
+                mark(verdict_word(criterion.status)),
+                text::line(&criterion.text, 160)
+            ),
+            false => criterion_line(criterion, verdict.split(&criterion.text)),
+        };
+        out.push_str(&line);
     }
     for path in &verdict.protected_changes {
         let path = text::line(path, 160);
@@ -44,9 +53,9 @@ pub fn verdict(verdict: Option<&Verdict>) -> String {
         .votes
         .iter()
         .for_each(|vote| out.push_str(&vote_line(vote)));
-    match (verdict.summary.trim(), verdict.criteria.is_empty()) {
+    match (verdict.summary.trim(), verdict.is_unanswered()) {
         ("", _) => {}
-        // Without judged criteria it is Wharf that says why there are none.
+        // Where nobody answered it is Wharf that says why.
         (why, true) => out.push_str(&text::block(why, "  ", 8)),
         (said, false) => {
             let who = if verdict.votes.is_empty() {

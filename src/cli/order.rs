@@ -99,7 +99,7 @@ pub async fn ready(placed: Placed, teller: &Teller, stop: &Stopper) -> Result<Re
     for line in config.told(&file.plan, teller.can_ask()) {
         teller.text(&line);
     }
-    let models = models(&config, &file.plan)?;
+    let models = models(&config, &file.plan, Some(&file))?;
     let engine = state::engine(&config).await?;
     bury(&engine, &config, teller).await;
     let tracer = tracer(&config.trace, teller);
@@ -177,12 +177,17 @@ pub fn plan_text(plan: &Plan, summary: &Summary) -> Result<Option<String>, Fault
     Ok(Some(text))
 }
 
-/// Opens the models of every role; none at all is a fault of its own.
-pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
+/// Opens the models of every role; none at all is a fault of its own. One that `file` names and that
+/// cannot be opened is told at its place there.
+pub fn models(config: &Config, plan: &Plan, file: Option<&PlanFile>) -> Result<Models, Fault> {
     let providers = config.model_providers();
+    let open = |names: &[String]| {
+        let opened = ops::open_models(names, &providers, &config.secrets);
+        opened.map_err(|error| plan_file::unopened(file, error))
+    };
     let mut roles = BTreeMap::new();
     for (name, role) in plan.roles.iter().filter(|(_, role)| !role.model.is_empty()) {
-        let opened = ops::open_models(&role.model, &providers, &config.secrets)?;
+        let opened = open(&role.model)?;
         roles.insert(name.to_string(), config.priced(opened));
     }
     let all_have_one = plan.roles.values().all(|role| !role.model.is_empty());
@@ -192,7 +197,6 @@ pub fn models(config: &Config, plan: &Plan) -> Result<Models, Fault> {
              anthropic/claude-sonnet-5 or openai/gpt-4.1",
         ));
     }
-    let open = |names: &[String]| ops::open_models(names, &providers, &config.secrets);
     let default = config.priced(open(&plan.model)?);
     let summary = config.priced(open(&plan.compaction.model)?);
     Ok(Models {

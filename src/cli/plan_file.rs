@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
+use crate::ops;
 use crate::plan::{self, Plan};
 
 /// No plan, prompt or role file is larger. Bytes.
@@ -14,6 +15,8 @@ const LIMIT: u64 = 1 << 20;
 pub struct PlanFile {
     pub plan: Plan,
     pub text: String,
+    /// As it was named, for messages.
+    pub name: String,
     /// None: the built-in plan.
     pub path: Option<PathBuf>,
     /// The files that it names, by the name it gives them.
@@ -34,6 +37,7 @@ pub fn find(path: Option<&Path>) -> Result<PlanFile, Fault> {
         None => Ok(PlanFile {
             plan: Plan::built_in().map_err(|error| fault(&error))?,
             text: plan::DEFAULT.to_owned(),
+            name: String::new(),
             path: None,
             files: BTreeMap::new(),
         }),
@@ -42,7 +46,7 @@ pub fn find(path: Option<&Path>) -> Result<PlanFile, Fault> {
 
 /// Reads and checks one plan file.
 pub fn read(path: &Path) -> Result<PlanFile, Fault> {
-    let text = text_of(path).map_err(|reason| {
+    let bytes = bytes_of(path).map_err(|reason| {
         Fault::new(
             2,
             "plan",
@@ -50,6 +54,7 @@ pub fn read(path: &Path) -> Result<PlanFile, Fault> {
         )
         .hint("`wharf init` writes a first plan")
     })?;
+    let text = plan::text(&path.display().to_string(), bytes).map_err(|error| fault(&error))?;
     let whole = std::path::absolute(path)
         .map_err(|error| Fault::new(2, "plan", format!("find {}: {error}", path.display())))?;
     let directory = whole.parent().unwrap_or(Path::new("/")).to_owned();
@@ -65,6 +70,7 @@ pub fn read(path: &Path) -> Result<PlanFile, Fault> {
     Ok(PlanFile {
         plan,
         text,
+        name: path.display().to_string(),
         path: Some(whole),
         files: files.into_inner(),
     })
@@ -150,8 +156,56 @@ fn walk(
     Ok(())
 }
 
+/// What keeps a model from being opened, at its place where the plan names it.
+pub fn unopened(file: Option<&PlanFile>, error: ops::Error) -> Fault {
+    let placed = match (file, &error) {
+        (
+            Some(PlanFile {
+                path: Some(_),
+                name: shown,
+                text,
+                files,
+                ..
+            }),
+            ops::Error::Model {
+                name, key: false, ..
+            },
+        ) => {
+            let load = |name: &str| {
+                files
+                    .get(name)
+                    .cloned()
+                    .ok_or_else(|| "it was not read".to_owned())
+            };
+            let told = (error.to_string(), error.hint());
+            plan::model_fault((text, shown), &load, name, (&told.0, &told.1))
+        }
+        _ => None,
+    };
+    match placed {
+        Some(placed) => Fault {
+            kind: error.kind(),
+            ..fault(&placed)
+        },
+        None => error.into(),
+    }
+}
+
 /// The text of a regular file of a sane size.
 fn text_of(path: &Path) -> Result<String, String> {
+    let text = plan::text(&path.display().to_string(), bytes_of(path)?);
+    text.map_err(|error| {
+        let plan::Error {
+            line,
+            column,
+            message,
+            ..
+        } = error;
+        format!("{message} at line {line}, column {column}")
+    })
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if meta.is_dir() {
         return Err("it is a directory".to_owned());
@@ -159,8 +213,7 @@ fn text_of(path: &Path) -> Result<String, String> {
     if meta.len() > LIMIT {
         return Err(format!("it is larger than {} MiB", LIMIT >> 20));
     }
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned())
+    std::fs::read(path).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

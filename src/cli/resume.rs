@@ -101,7 +101,7 @@ async fn work(reopened: Reopened, teller: &Teller, stop: &Stopper) -> Result<Don
     for line in config.told(&plan, teller.can_ask()) {
         teller.text(&line);
     }
-    let models = order::models(&config, &plan)?;
+    let models = order::models(&config, &plan, None)?;
     let engine = state::engine(&config).await?;
     // What its earlier process left at the engine goes first: nobody has two containers at a time.
     let run = reopened.id().as_str();

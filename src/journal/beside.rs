@@ -32,17 +32,18 @@ pub(super) fn put(dir: &Path, event: &mut Event) -> std::io::Result<()> {
         } => (messages, tools.as_mut()),
         _ => return Ok(()),
     };
-    let mut wrote = false;
+    let mut named = false;
     let folder = dir.join(FOLDER);
     for holder in holders {
-        wrote |= put_text(&folder, holder)?;
-        wrote |= put_rest(&folder, holder)?;
+        named |= put_text(&folder, holder)?;
+        named |= put_rest(&folder, holder)?;
     }
     for tool in more.into_iter().flatten() {
-        wrote |= put_rest(&folder, tool)?;
+        named |= put_rest(&folder, tool)?;
     }
-    if wrote {
-        File::open(dir.join(FOLDER))?.sync_all()?;
+    if named {
+        // Names that were there already as well: whoever put them may have been killed before this.
+        File::open(&folder)?.sync_all()?;
     }
     Ok(())
 }
@@ -57,18 +58,18 @@ fn put_text(folder: &Path, holder: &mut Value) -> std::io::Result<bool> {
         return Ok(false);
     };
     let (name, bytes) = (hash(text.as_bytes()), text.len());
+    keep(folder, &name, text.as_bytes())?;
     let shown = text[..text.floor_char_boundary(SHOWN)].to_owned();
-    let wrote = keep(folder, &name, text.as_bytes())?;
     holder["text"] = shown.into();
     holder[KEY] = name.into();
     holder["text_bytes"] = bytes.into();
-    Ok(wrote)
+    Ok(true)
 }
 
 /// Everything else of a message or a tool that is large: calls with a file's content, a provider's own
 /// blocks, a schema.
 fn put_rest(folder: &Path, holder: &mut Value) -> std::io::Result<bool> {
-    let mut wrote = false;
+    let mut named = false;
     for key in REST {
         let Some(value) = holder.get(key) else {
             continue;
@@ -76,11 +77,12 @@ fn put_rest(folder: &Path, holder: &mut Value) -> std::io::Result<bool> {
         let text = value.to_string();
         if text.len() > LARGEST {
             let name = hash(text.as_bytes());
-            wrote |= keep(folder, &name, text.as_bytes())?;
+            keep(folder, &name, text.as_bytes())?;
+            named = true;
             holder[key] = serde_json::json!({ REST_KEY: name });
         }
     }
-    Ok(wrote)
+    Ok(named)
 }
 
 /// A result, message or tool with all that stands beside, from the run's directory.
@@ -119,18 +121,24 @@ fn read(dir: &Path, name: &str) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|_| beside("is no text".to_owned()))
 }
 
-/// True when the file was not there before.
-fn keep(folder: &Path, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
+/// A file of these bytes is there, and they are on disk; its name may not be yet.
+fn keep(folder: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let path: PathBuf = folder.join(name);
     if std::fs::metadata(&path).is_ok_and(|about| about.len() == bytes.len() as u64) {
-        return Ok(false);
+        return Ok(());
     }
-    std::fs::create_dir_all(folder)?;
+    if !folder.is_dir() {
+        std::fs::create_dir_all(folder)?;
+        // The folder's own name.
+        folder
+            .parent()
+            .map_or(Ok(()), |dir| File::open(dir)?.sync_all())?;
+    }
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    Ok(true)
+    Ok(())
 }
 
 fn hash(bytes: &[u8]) -> String {

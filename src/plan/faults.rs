@@ -3,6 +3,7 @@
 
 use super::error::Error;
 use super::parse::parse;
+use super::words::NO_ANCHOR;
 
 /// Parts that are taken out at most.
 const MOST: usize = 20;
@@ -30,7 +31,9 @@ pub fn faults(text: &str, name: &str, load: &dyn Fn(&str) -> Result<String, Stri
         let part = (error.file == name).then(|| part(&lines, error.line));
         let part = part.flatten();
         let key = part.as_ref().map(|part| part.0.clone());
-        if !key.as_ref().is_some_and(|key| follows(key, &gone)) {
+        // An anchor may have gone with its part.
+        let lost = !gone.is_empty() && error.message.starts_with(NO_ANCHOR);
+        if !lost && !key.as_ref().is_some_and(|key| follows(key, &gone)) {
             found.push(error);
         }
         // What belongs to no part is about the file as a whole, or about another file.
@@ -95,6 +98,16 @@ mod tests {
         let found = told(text);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].0, 3);
+    }
+
+    #[test]
+    fn an_alias_whose_anchor_went_with_another_fault_is_none_of_its_own() {
+        let text = "version: 1\nname: &n [x]\ntask: *n\n";
+        let found = told(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let found = told("version: 1\ntask: *nowhere\n");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].1.starts_with(NO_ANCHOR), "{found:?}");
     }
 
     #[test]

@@ -5,6 +5,9 @@ use super::raw;
 use super::roles::Layer;
 use super::yaml::{At, Source};
 
+/// What to look at when a file cannot be read.
+const LOADING: &str = "paths are relative to the plan file, and files are UTF-8 text";
+
 /// Loads files and keeps what was loaded, for the plan's hash.
 pub(super) struct Loader<'a> {
     pub load: &'a dyn Fn(&str) -> Result<String, String>,
@@ -41,7 +44,7 @@ impl Loader<'_> {
         }
         let text = (self.load)(file).map_err(|reason| {
             let message = format!("cannot read `{file}`: {reason}");
-            at.value_fault(message, "paths are relative to the plan file")
+            at.value_fault(message, LOADING)
         })?;
         self.loaded.push((file.to_owned(), text.clone()));
         Ok(text)

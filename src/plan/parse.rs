@@ -19,7 +19,7 @@ use super::yaml::{At, Source};
 use super::{Kind, OwnTool, Plan, Role, Sandbox, Subtask, built_in, raw};
 use crate::id::{RoleName, SubtaskId};
 
-type Load<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+pub(super) type Load<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Reads and checks a plan file. `name` stands in messages; `load` gives the text of a file named
 /// relative to the plan (and, for a pattern with `*`, the matching paths, one a line).
@@ -162,7 +162,8 @@ pub(super) fn own_prompt(
     }
 }
 
-fn role_files(
+/// The role files of a plan, each read.
+pub(super) fn role_files(
     top: &At<'_>,
     words: Option<&raw::Words>,
     loader: &mut Loader<'_>,

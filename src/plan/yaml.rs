@@ -12,6 +12,10 @@ use super::words;
 /// The largest plan file, in bytes.
 const LARGEST: usize = 1 << 20;
 
+/// Levels of lists and maps. Each takes some 35 KiB of the stack where it is read in a debug build, and a
+/// thread has 2 MiB.
+pub(super) const LEVELS: usize = 32;
+
 /// One file: its name, its text and where everything stands in it.
 pub(super) struct Source {
     pub file: String,
@@ -188,8 +192,8 @@ fn options() -> Options {
     let budget = serde_saphyr::budget! {
         max_nodes: 50_000,
         max_events: 150_000,
-        max_depth: 64,
-        flow_nesting_limit: 64,
+        max_depth: LEVELS,
+        flow_nesting_limit: LEVELS,
         max_aliases: 1000,
         max_anchors: 1000,
         max_documents: 1,
@@ -214,7 +218,7 @@ fn located((file, text): (&str, &str), error: &YamlError, root: Option<&Node>) -
     let place = error.location().map(spot);
     let mut at = place.filter(|at| at.0 > 0).unwrap_or(end);
     let by_type = matches!(
-        error,
+        words::bare(error).0,
         YamlError::SerdeInvalidType { .. } | YamlError::SerdeInvalidValue { .. }
     );
     let owner = root.and_then(|root| match by_type {
@@ -225,10 +229,57 @@ fn located((file, text): (&str, &str), error: &YamlError, root: Option<&Node>) -
         // The reader names the key's place for a value it could read but not use.
         at = *value;
     }
+    if words::is_counted_at_the_end(error) {
+        at = last_alias(text).unwrap_or(at);
+    }
+    if words::is_tab(error) {
+        at = tab(text, at);
+    }
     let word = word_at(text, at);
     let path = owner.map(|(path, _)| path.to_string());
     let (message, hint) = words::explain(error, &word, path.as_deref());
     Error::at((file, text), at, message, hint)
+}
+
+/// Where the last alias stands.
+fn last_alias(text: &str) -> Option<(usize, usize)> {
+    let starts = |before: Option<char>| before.is_none_or(|c| " \t[,{".contains(c));
+    let names = |after: Option<char>| after.is_some_and(char::is_alphanumeric);
+    let lines = text.lines().enumerate();
+    let found = lines.filter_map(|(n, line)| {
+        let chars: Vec<char> = line.chars().collect();
+        let alias = |at: &usize| {
+            let before = at.checked_sub(1).map(|at| chars[at]);
+            chars[*at] == '*' && starts(before) && names(chars.get(at + 1).copied())
+        };
+        let at = (0..chars.len()).rev().find(alias)?;
+        Some((n + 1, at + 1))
+    });
+    found.last()
+}
+
+/// The tab that the reader complains of: the first in the blank before the place that it names, else the
+/// next one after it.
+fn tab(text: &str, (line, column): (usize, usize)) -> (usize, usize) {
+    let lines: Vec<&str> = text.lines().collect();
+    let here = lines.get(line - 1).copied().unwrap_or_default();
+    let before: Vec<char> = here.chars().take(column.saturating_sub(1)).collect();
+    let blank = before.iter().rposition(|c| !matches!(c, ' ' | '\t'));
+    let from = blank.map_or(0, |at| at + 1);
+    if let Some(at) = before[from..].iter().position(|c| *c == '\t') {
+        return (line, from + at + 1);
+    }
+    let rest = lines.iter().enumerate().skip(line - 1);
+    let mut tabs = rest.filter_map(|(n, text)| {
+        let skipped = if n + 1 == line {
+            column.saturating_sub(1)
+        } else {
+            0
+        };
+        let found = text.chars().skip(skipped).position(|c| c == '\t');
+        found.map(|at| (n + 1, skipped + at + 1))
+    });
+    tabs.next().unwrap_or((line, column))
 }
 
 /// The word that starts at a place, for messages.

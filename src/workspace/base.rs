@@ -69,7 +69,7 @@ impl Store {
         let lines = stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|line| (line, receiver))
         });
-        let written = import::run(&self.git, import::call(&self.dir), lines).await;
+        let written = self.import(lines).await;
         let (listing, report) = reading.await.map_err(|error| Error::Io {
             operation: "read the workspace for",
             path: self.dir.clone(),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::branch::{self, exists, refused};
 use super::differences::{Change, Entry};
+use super::durable::sync_theirs;
 use super::git::{Call, Git, object_id, one_line};
 use super::landing::Landing;
 use super::quarantine::Quarantine;
@@ -74,6 +75,7 @@ impl Store {
             Some(_) => return Err(exists(name)),
             None => create(&self.git, source, &reference, name, &commit).await?,
         }
+        settle(&self.git, source, &reference).await?;
         Ok(Delivered {
             branch: name.to_owned(),
             commit,
@@ -233,6 +235,24 @@ async fn create(
         _ if output.stderr.contains("exists") => Err(exists(name)),
         _ => Err(output.into_error("update-ref")),
     }
+}
+
+/// The ref's name is on disk, as its file is, before a journal says that the branch is there. A repository
+/// that keeps refs otherwise has no such folder.
+async fn settle(git: &Git, source: &Path, reference: &str) -> Result<(), Error> {
+    let call = Call::new("rev-parse", source);
+    let call = call.args(["--path-format=absolute", "--git-path", reference]);
+    let answer = git.ask(call, b"").await?;
+    let at = path::as_path(answer.strip_suffix(b"\n").unwrap_or(&answer));
+    let folders = at.ancestors().skip(1).take(reference.matches('/').count());
+    for folder in folders.filter(|folder| folder.is_dir()) {
+        sync_theirs(folder).map_err(|source| Error::Io {
+            operation: "bring the branch to disk in",
+            path: folder.to_owned(),
+            source,
+        })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

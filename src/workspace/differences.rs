@@ -6,6 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
+use super::durable::sync_theirs;
 use super::git::{LIMIT, object_id, said, unreadable};
 use super::store::{fields, mode_of};
 use super::{Difference, DifferenceStatus, Error, Mode, Store, path};
@@ -187,10 +188,7 @@ impl Store {
         out: &Path,
     ) -> Result<tempfile::NamedTempFile, Error> {
         let io = wrote(out);
-        let folder = match out.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(out);
         let file = tempfile::Builder::new()
             .prefix(".wharf-patch-")
             .tempfile_in(folder)
@@ -207,7 +205,20 @@ impl Store {
 
 fn replace(file: tempfile::NamedTempFile, out: &Path) -> Result<(), Error> {
     let done = file.persist(out);
-    done.map(drop).map_err(|error| wrote(out)(error.error))
+    done.map_err(|error| wrote(out)(error.error))?;
+    sync_name(out)
+}
+
+/// The name of a patch is on disk too, before a journal says that it is there.
+fn sync_name(out: &Path) -> Result<(), Error> {
+    sync_theirs(folder_of(out)).map_err(wrote(out))
+}
+
+fn folder_of(out: &Path) -> &Path {
+    match out.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// Puts the patch where nothing is yet, or an empty file, or the same patch.
@@ -216,7 +227,7 @@ fn settle(file: tempfile::NamedTempFile, out: &Path) -> Result<(), Error> {
         return replace(file, out);
     }
     let Err(error) = file.persist_noclobber(out) else {
-        return Ok(());
+        return sync_name(out);
     };
     if error.error.kind() != std::io::ErrorKind::AlreadyExists {
         return Err(wrote(out)(error.error));
@@ -224,7 +235,7 @@ fn settle(file: tempfile::NamedTempFile, out: &Path) -> Result<(), Error> {
     // The same patch written twice is no error.
     let ours = std::fs::read(error.file.path()).map_err(wrote(out))?;
     if std::fs::read(out).is_ok_and(|there| there == ours) {
-        return Ok(());
+        return sync_name(out);
     }
     Err(Error::Refused {
         what: format!("there is a file {} by now", out.display()),

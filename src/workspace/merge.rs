@@ -44,7 +44,7 @@ impl Store {
             return Ok(Merged::Clean(ours.clone()));
         }
         let call = self
-            .call("merge-tree")
+            .among_merges("merge-tree")?
             // On disk by `flush`, with others and in one piece.
             .set("core.fsync=none")
             .args(["--write-tree", "-z", "--messages"])
@@ -112,7 +112,7 @@ impl Store {
         );
         let call = self.call("update-ref").arg("--stdin");
         self.git.ask(call, lines.as_bytes()).await?;
-        Ok(())
+        self.sync_refs(&format!("{reference}/ours")).await
     }
 
     /// The inputs that no other input already holds in its history, in their order, none twice.

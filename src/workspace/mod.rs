@@ -16,6 +16,7 @@ mod contents;
 mod deliver;
 mod differences;
 mod disk;
+mod durable;
 mod folders;
 mod git;
 mod globs;

@@ -15,7 +15,8 @@ const BLOCK: usize = 0xffff;
 const ADLER: u32 = 65_521;
 
 impl Store {
-    /// A commit of a tree the store holds. Before anything that lasts names it, it has to be flushed.
+    /// A commit of a tree the store holds, among this process's merges. Before anything that lasts names
+    /// it, it has to be flushed.
     pub(super) fn write_commit(
         &self,
         tree: &TreeId,
@@ -25,7 +26,7 @@ impl Store {
         let object = text(tree, parents, message);
         let name = hex(&Sha1::digest(&object));
         let (folder, rest) = name.split_at(2);
-        let folder = self.dir.join("objects").join(folder);
+        let folder = self.merging()?.join(folder);
         let written = put(&folder, rest, &object);
         written.map_err(|source| Error::Io {
             operation: "write a commit into",
@@ -50,11 +51,11 @@ impl Store {
             list.push_str(&format!("^{commit}\n"));
         }
         let call = self
-            .call("pack-objects")
+            .among_merges("pack-objects")?
             .args(["--revs", "--quiet", "--window=0"])
             .arg(self.dir.join("objects/pack/pack"));
         self.git.ask(call, list.as_bytes()).await?;
-        Ok(())
+        self.sync(self.dir.join("objects/pack")).await
     }
 }
 

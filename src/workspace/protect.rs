@@ -64,6 +64,6 @@ impl Store {
         let lines = std::iter::once(header).chain(puts);
         let lines: Vec<Bytes> = lines.chain([import::ask_mark(1), import::done()]).collect();
         let lines = futures::stream::iter(lines);
-        import::only(import::run(&self.git, import::call(&self.dir), lines).await?)
+        import::only(self.import(lines).await?)
     }
 }

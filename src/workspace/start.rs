@@ -114,8 +114,8 @@ impl Store {
             put("foreign", &start.foreign),
             import::done(),
         ];
-        import::run(&self.git, import::call(&self.dir), stream::iter(lines)).await?;
-        Ok(())
+        self.import(stream::iter(lines)).await?;
+        self.sync_refs(&reference).await
     }
 
     /// What `base` kept for delivery.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -10,7 +11,7 @@ use super::{Edit, Error, File, Mode, import, path};
 use crate::id::{BlobId, CommitId, TreeId};
 
 /// No attribute in any tree may change how content is stored, merged or compared.
-const ATTRIBUTES: &str = "* -text !merge !diff !eol !crlf !filter !ident !working-tree-encoding \
+pub(super) const ATTRIBUTES: &str = "* -text !merge !diff !eol !crlf !filter !ident !working-tree-encoding \
                           !conflict-marker-size !whitespace !export-subst !export-ignore\n";
 
 /// A bare repository that only Wharf writes.
@@ -20,10 +21,13 @@ pub struct Store {
     pub(super) git: Git,
     /// Where Wharf keeps its own files.
     pub(super) own: Option<PathBuf>,
+    /// Where this process merges; made by the first one.
+    pub(super) merging: Arc<OnceLock<tempfile::TempDir>>,
 }
 
 impl Store {
-    /// Makes the store at a path that does not exist yet; parents are made as needed.
+    /// Makes the store at a path that does not exist yet; parents are made as needed. It is on disk when
+    /// this returns.
     pub async fn create(git: Git, dir: impl Into<PathBuf>) -> Result<Self, Error> {
         let dir = dir.into();
         let io = |operation| {
@@ -45,7 +49,9 @@ impl Store {
         git.ask(init, b"").await?;
         std::fs::create_dir_all(dir.join("info")).map_err(io("make the store"))?;
         std::fs::write(dir.join("info/attributes"), ATTRIBUTES).map_err(io("set up the store"))?;
-        Self::open(git, dir)
+        let store = Self::open(git, dir)?;
+        store.sync_new().await?;
+        Ok(store)
     }
 
     /// Opens a store made earlier.
@@ -65,6 +71,7 @@ impl Store {
             dir,
             git,
             own: None,
+            merging: Arc::default(),
         })
     }
 
@@ -78,11 +85,21 @@ impl Store {
         self.git.started()
     }
 
+    /// A command that reads, the merges of this process included, or that names what it is told. None
+    /// that writes objects: git would not write those that it sees.
     pub(super) fn call(&self, operation: &'static str) -> Call {
-        Call::bare(operation, &self.dir)
+        let call = Call::bare(operation, &self.dir);
+        match self.merging.get() {
+            Some(dir) => {
+                let dir = path::quoted(dir.path().as_os_str().as_encoded_bytes());
+                call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", path::as_path(&dir))
+            }
+            None => call,
+        }
     }
 
-    /// Commits edits on top of the first parent's tree; one process. Equal content, parents and
+    /// Commits edits on top of the first parent's tree; one process. The commit is on disk when this
+    /// returns. Equal content, parents and
     /// message give an equal id. Paths that git or a file system could take for more are refused.
     pub async fn commit(
         &self,
@@ -104,8 +121,7 @@ impl Store {
         lines.extend(import::edits(edits)?);
         lines.extend([import::ask_mark(1), import::done()]);
         let lines = futures::stream::iter(lines);
-        let ids = import::run(&self.git, import::call(&self.dir), lines).await?;
-        import::only(ids)
+        import::only(self.import(lines).await?)
     }
 
     /// The tree a commit shows.

@@ -558,8 +558,9 @@ async fn a_refused_ending_is_told_why_and_may_be_mended() {
     let ended = world.work(assignment()).await.ended;
     assert_eq!(
         ended,
-        Err(Stop::NoCall {
+        Err(Stop::HandedBack {
             answers: 5,
+            times: 5,
             why: "no".into()
         })
     );

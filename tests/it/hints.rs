@@ -368,3 +368,80 @@ fn a_result_is_found_in_either_of_its_two_places() {
     assert!(stdout.contains("result.json says passed"), "{stdout}");
     assert!(stderr.contains("line 3"), "{stderr}");
 }
+
+/// `wharf plan check` and `wharf run` say the same of a plan: where, what, and what to do.
+fn misread(home: &Path, file: &str, place: &str, says: &str, hint: &str) {
+    let check = ["plan", "check", file, "--json"];
+    let begin = ["run", "t", "--json", "-f", file];
+    for args in [&check[..], &begin[..]] {
+        let mut command = wharf(home);
+        command.env("DOCKER_HOST", "unix:///nope");
+        let out = command.args(args).output().unwrap();
+        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {told}");
+        let object = object(&String::from_utf8_lossy(&out.stdout));
+        let error = match &object["plans"] {
+            serde_json::Value::Array(plans) => {
+                assert_eq!(plans[0]["errors"].as_array().unwrap().len(), 1, "{object}");
+                plans[0]["errors"][0].clone()
+            }
+            _ => object["error"].clone(),
+        };
+        let message = error["message"].as_str().unwrap();
+        let line = message.lines().next().unwrap();
+        let (at, _) = line.split_once(": ").unwrap();
+        assert!(
+            at.ends_with(&format!("{file}:{place}")),
+            "{args:?}: {message}"
+        );
+        assert!(message.contains(says), "{args:?}: {message}");
+        assert!(
+            error["hint"].as_str().unwrap().contains(hint),
+            "{args:?}: {error}"
+        );
+    }
+    assert!(!home.join("state/runs").exists(), "a run was begun");
+}
+
+#[test]
+fn a_plan_that_is_no_text_is_refused_at_its_first_byte_that_is_none() {
+    let home = home();
+    let at = |name: &str| home.path().join(name);
+    std::fs::write(at("latin.yaml"), b"version: 1\nname: caf\xe9\n").unwrap();
+    misread(home.path(), "latin.yaml", "2:10", "byte 0xe9", "LATIN1");
+    std::fs::write(at("wide.yaml"), b"\xff\xfev\0e\0").unwrap();
+    misread(home.path(), "wide.yaml", "1:1", "byte 0xff", "UTF-16");
+    std::fs::write(at("prompt.md"), b"ok\nbad \xff\n").unwrap();
+    put(
+        &at("names.yaml"),
+        "version: 1\nroles:\n  coder: {prompt_file: prompt.md}\n",
+    );
+    let says = "byte 0xff at line 2, column 5";
+    misread(home.path(), "names.yaml", "3:24", says, "UTF-8");
+}
+
+#[test]
+fn a_model_of_a_provider_that_nobody_knows_is_refused_where_it_is_named() {
+    let home = home();
+    let at = |name: &str| home.path().join(name);
+    let says = "there is no provider";
+    put(&at("top.yaml"), "version: 1\nmodel: opnai/gpt\n");
+    misread(home.path(), "top.yaml", "2:8", says, "openai");
+    put(
+        &at("role.yaml"),
+        "version: 1\nmodel: local/m\nproviders:\n  local: {kind: openai, base_url: \"http://127.0.0.1:1/v1\"}\nroles:\n  coder:\n    model: [local/m, nowhere/m]\n",
+    );
+    misread(home.path(), "role.yaml", "7:22", says, "providers.nowhere");
+    // A name that the plan does not hold has no place in it.
+    put(&at("none.yaml"), "version: 1\n");
+    let (code, out, _) = run(
+        home.path(),
+        &["run", "t", "--json", "-f", "none.yaml", "-m", "opnai/gpt"],
+    );
+    assert_eq!(code, 2);
+    let message = object(&out)["error"]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(message.starts_with("model "), "{message}");
+}

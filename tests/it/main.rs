@@ -66,6 +66,7 @@ mod crash; // killed at every line of the journal
 mod crowd; // many subtasks that end together, or all fail; what a result names
 mod damaged; // journals that are not as they were written, and every verb on them
 mod delivery; // where a result goes when it cannot go where it should
+mod durable; // the order in which things reach the disk
 mod full; // a disk without room, in a mount of its own
 mod merging; // conflicts, their mergers, and what these choose
 mod next; // what a result says to type next does what it says

@@ -83,6 +83,46 @@ fn told_verifier(ran: &Ran) -> String {
     texts.next().unwrap_or_default()
 }
 
+/// What a conflict cost stands beside it, as it does beside a subtask, and the parts are the whole.
+#[tokio::test]
+async fn a_conflict_has_the_calls_the_cost_and_the_time_of_its_merger() {
+    let world = World::new(&[("list.txt", LINES)]);
+    let both = LINES.replace("five\n", "left five\nright five\n");
+    let ran = conflict(&world, move |ask| match ask.ordinal {
+        0 => write("list.txt", &both),
+        1 => Answer::call("bash", json!({"command": "true"})),
+        _ => report("done", "kept both"),
+    });
+    let ran = ran.await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let json = std::fs::read_to_string(world.state.join("runs/run/result.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let (subtask, conflict) = (&json["subtasks"][0], &json["conflicts"][0]);
+    for field in ["turns", "tool_calls", "usage", "cost_usd", "seconds"] {
+        assert_eq!(
+            kind_of(&conflict[field]),
+            kind_of(&subtask[field]),
+            "{field}: {conflict}"
+        );
+    }
+    assert_eq!(conflict["tool_calls"], 2);
+    let lists = ["subtasks", "conflicts", "agents"];
+    let all = lists.iter().flat_map(|list| json[list].as_array().unwrap());
+    let cost: f64 = all.map(|one| one["cost_usd"].as_f64().unwrap()).sum();
+    let whole = json["cost_usd"].as_f64().unwrap();
+    assert!((cost - whole).abs() < 1e-9, "{cost} of {whole}");
+}
+
+/// The kind of a value in JSON.
+fn kind_of(value: &serde_json::Value) -> &'static str {
+    match value {
+        serde_json::Value::Null => "null",
+        serde_json::Value::Number(_) => "number",
+        serde_json::Value::Object(_) => "object",
+        _ => "other",
+    }
+}
+
 #[tokio::test]
 async fn the_order_of_finishing_decides_nothing() {
     let delays: [BTreeMap<&str, &str>; 3] = [

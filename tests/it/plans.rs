@@ -81,6 +81,86 @@ fn a_file_too_large_or_too_deep_or_too_clever_is_refused() {
     }
 }
 
+/// Files that are too much: text, line, what is said.
+fn too_much() -> Vec<(String, usize, &'static str)> {
+    let mut bomb = String::from("version: 1\ntask: x\nname: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for i in 1..9 {
+        let of = vec![format!("*a{}", i - 1); 9].join(", ");
+        bomb += &format!("k{i}: &a{i} [{of}]\n");
+    }
+    let list = |item: &str, times: usize| format!("protect: [{}]\n", vec![item; times].join(", "));
+    let aliases = |times: usize| format!("version: 1\ntask: &t x\n{}", list("*t", times));
+    let anchors: Vec<String> = (0..1500).map(|n| format!("&a{n} x")).collect();
+    let anchors = format!("version: 1\nprotect: [{}]\n", anchors.join(", "));
+    let deep: String = (1..100).map(|n| format!("{}-\n", " ".repeat(n))).collect();
+    let deep = format!("version: 1\nprotect:\n{deep}");
+    let brackets = format!("version: 1\ntask: {}{}\n", "[".repeat(99), "]".repeat(99));
+    let long = format!("version: 1\n{}", list("x", 60_000));
+    let written_out = "too large to be a plan once its aliases are written out";
+    vec![
+        (bomb, 7, written_out),
+        (aliases(2000), 3, "too many aliases"),
+        (aliases(200), 3, "too many aliases"),
+        (anchors, 2, "too many anchors"),
+        (long, 2, "too large to be a plan"),
+        (deep, 34, "nested too deep"),
+        (brackets, 2, "nested too deep"),
+        (
+            "version: 1\nprotect: [*b]\n".to_owned(),
+            2,
+            "an alias names no anchor",
+        ),
+        (
+            "version: 1\nprotect: &a [*a]\n".to_owned(),
+            2,
+            "an alias stands inside",
+        ),
+    ]
+}
+
+/// What passes a limit is named as what it is, with its line; none is told in the reader's own words.
+#[test]
+fn a_file_that_is_too_much_is_told_as_what_it_is() {
+    for (text, line, says) in too_much() {
+        let error = read(&text).unwrap_err();
+        assert_eq!(error.line, line, "{error}");
+        assert!(error.message.contains(says), "{error}");
+        assert!(!error.hint.is_empty(), "{error}");
+        for raw in ["budget", "{", "breach", "recurs"] {
+            assert!(!error.message.contains(raw), "{error}");
+        }
+        // What follows from the part that is gone is told as no fault of its own.
+        let found = plan::faults(&text, "x.yaml", &load);
+        let lost = found
+            .iter()
+            .filter(|e| e.message.contains("names no anchor"));
+        assert_eq!(
+            lost.count(),
+            usize::from(says.contains("names no anchor")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_tab_is_told_at_its_own_place() {
+    for (text, place) in [
+        ("version: 1\nrun:\n\tparallel: 2\n", (3, 1)),
+        ("version: 1\nrun:\n\t\tparallel: 2\n", (3, 1)),
+        ("version: 1\nrun:\n  parallel: 2\n\trounds: 1\n", (4, 1)),
+        ("version: 1\nprotect:\n\t- x\n", (3, 1)),
+        ("version: 1\ntask: |\n\tdo it\n", (3, 1)),
+        ("version: 1\ntask: a\n\tb\n", (3, 1)),
+        ("version: 1\nprotect: [\n\tx]\n", (3, 1)),
+        ("version: 1\nprotect:\n  -\ta: b\n\t  c: d\n", (4, 1)),
+    ] {
+        let error = read(text).unwrap_err();
+        assert_eq!((error.line, error.column), place, "{text:?}: {error}");
+        assert!(error.message.contains("a tab stands"), "{error}");
+        assert!(error.hint.contains("spaces"), "{error}");
+    }
+}
+
 proptest! {
     #[test]
     fn reading_never_panics_and_always_names_a_place(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {

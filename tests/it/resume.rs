@@ -401,6 +401,11 @@ async fn a_broken_state_file_is_an_error_or_makes_no_difference() {
         "lock",
         "result.json",
         "store.git",
+        "store.git/HEAD",
+        "store.git/config",
+        "store.git/objects",
+        "store.git/info/attributes",
+        "plan.files.json",
         "report.md",
     ] {
         for how in ["empty", "garbage", "folder", "gone", "nul"] {
@@ -423,7 +428,11 @@ async fn a_broken_state_file_is_an_error_or_makes_no_difference() {
                 "lock" => how != "folder",
                 "result.json" | "report.md" => true,
                 // The journal holds the plan too; one that was damaged is not passed over.
-                "plan.yaml" => how == "gone",
+                "plan.yaml" | "plan.files.json" => how == "gone",
+                // Wharf's own: written anew.
+                "store.git/info/attributes" => how != "folder",
+                // Without settings git takes the usual ones, which are those of the store.
+                "store.git/config" => ["empty", "gone"].contains(&how),
                 _ => false,
             };
             match again {

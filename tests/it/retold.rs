@@ -189,6 +189,43 @@ async fn what_went_wrong_on_the_way_is_told_again() {
     same(&world, &ran, &sent);
 }
 
+/// Agents that are stopped for what they wrote: the reason quotes it, and no span does.
+#[tokio::test]
+async fn a_stop_puts_none_of_the_model_s_words_into_a_span() {
+    type Says = fn(&Ask) -> Answer;
+    let plan_of = |role: &str| json!({"summary": "s", "subtasks": [{"id": "a", "role": role, "brief": "b", "needs": []}]});
+    let refused = plan_of("flamingo");
+    let cases: [(&str, Says); 3] = [
+        ("an unknown tool", |_| Answer::call("flamingo", json!({}))),
+        ("a plan handed back", |_| Answer::text("")),
+        ("a report that says nothing", |_| {
+            let long = "flamingo ".repeat(4_000);
+            Answer::call("submit_report", json!({"status": "done", "summary": long}))
+        }),
+    ];
+    for (name, worker) in cases {
+        let refused = refused.clone();
+        let fine = plan_of("coder");
+        let script = move |ask: &Ask| match ask.role {
+            Role::Coordinator if name == "a plan handed back" => {
+                Answer::call("submit_plan", refused.clone())
+            }
+            Role::Coordinator => Answer::call("submit_plan", fine.clone()),
+            _ => worker(ask),
+        };
+        let plan = "version: 1\ntask: Do the work\nrun: {rounds: 1}\n";
+        let (world, ran, sent) = live(&[("keep.txt", "k\n")], plan, script).await;
+        assert_eq!(ran.summary.exit_code, 1, "{name}: {}", ran.summary.reason);
+        for span in &sent {
+            assert!(
+                !format!("{span:?}").contains("flamingo"),
+                "{name}: {span:?}"
+            );
+        }
+        same(&world, &ran, &sent);
+    }
+}
+
 /// Killed in the middle: every span has an end, and what it came to is not made up.
 #[tokio::test]
 async fn a_run_without_an_end_is_told_as_one() {

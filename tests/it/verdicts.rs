@@ -9,6 +9,7 @@ use crate::server::{Answer, Ask, Role};
 use crate::world::{Ran, World, passes, put, report, write};
 
 mod cheats; // what is done to tests, and what the verifier is told of it
+mod looks; // what a pass rests on, and verdicts that nobody gave
 mod rounds; // what one round hands to the next, and when no other follows
 mod trees; // the one a verdict is of
 mod votes; // several verifiers

@@ -162,6 +162,7 @@ pub(in crate::run) fn is_final(end: &AgentEnd) -> bool {
         Some(Ok(stop)) => match stop {
             Stop::AgentLimit { .. }
             | Stop::NoCall { .. }
+            | Stop::HandedBack { .. }
             | Stop::NoReport { .. }
             | Stop::Stalled { .. }
             | Stop::Hook { .. } => true,

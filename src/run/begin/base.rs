@@ -110,6 +110,7 @@ pub(in crate::run) async fn stored(order: &Order, dir: &Path, base: Base) -> Res
     };
     let path = dir.join("store.git");
     let store = Store::open(order.options.git.clone(), path).map_err(|e| lacks(e.to_string()))?;
+    store.take_over().await.map_err(|e| lacks(e.to_string()))?;
     let store = store.keeping_out(&order.options.state);
     let tree = store.tree(&base.commit).await;
     if tree.map_err(|e| lacks(e.to_string()))? != base.tree {

@@ -250,6 +250,8 @@ pub(in crate::run) fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, Fil
         message: format!("cannot make {}: {error}", dir.display()),
         hint: "set WHARF_HOME to a directory that can be written".to_owned(),
     };
+    let there = runs.ancestors().find(|folder| folder.is_dir());
+    let there = there.map(Path::to_owned);
     std::fs::create_dir_all(&runs).map_err(failed)?;
     std::fs::create_dir(&dir).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Start {
@@ -262,6 +264,14 @@ pub(in crate::run) fn make_dir(state: &Path, id: &RunId) -> Result<(PathBuf, Fil
     })?;
     let fresh = Fresh::new(&dir);
     let lock = lock::create(&dir).map_err(failed)?;
+    // Its name, and those of the folders above it that are new, last as long as what is in it.
+    for folder in runs.ancestors() {
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(failed)?;
+        if there.as_deref() == Some(folder) {
+            break;
+        }
+    }
     fresh.begun();
     Ok((dir, lock))
 }

@@ -177,7 +177,10 @@ fn conflicts(state: &State, dir: &Path) -> Vec<ConflictResult> {
             removed: conflict.removed.clone(),
             kept: Some(kept(&conflict.id)),
             turns: agent.turns,
+            tool_calls: agent.tool_calls,
             usage: agent.usage,
+            cost_usd: agent.cost_usd,
+            seconds: agent.ended.as_ref().map_or(0.0, |e| e.seconds),
         }
     };
     state.conflicts.iter().map(result).collect()

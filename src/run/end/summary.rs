@@ -117,7 +117,14 @@ pub struct ConflictResult {
     #[serde(default)]
     pub kept: Option<Kept>,
     pub turns: u32,
+    #[serde(default)]
+    pub tool_calls: u32,
     pub usage: Usage,
+    /// Its merger's, as a subtask has it: None where a price is not known.
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
+    #[serde(default)]
+    pub seconds: f64,
 }
 
 /// Both sides of a conflict as git finds them.

@@ -11,6 +11,7 @@ use crate::run::Error;
 use crate::run::allow::egress;
 use crate::run::board::Notice;
 use crate::run::end::summary::ChangedCheck;
+use crate::run::judge::outcome::{self, Outcome};
 use crate::run::judge::{collected, suspects};
 use crate::run::round::drive::Drive;
 use crate::run::work::desk;
@@ -47,6 +48,12 @@ pub(in crate::run) struct Accepted {
 }
 
 impl Accepted {
+    /// True when there are commands and each of them ran and passed.
+    pub fn all_passed(&self) -> bool {
+        let outcomes = outcome::all(&self.commands, &self.at_base);
+        !outcomes.is_empty() && outcomes.iter().all(|o| matches!(o, Outcome::Passed))
+    }
+
     /// What an event says of it, with the round and the tree that it is about.
     pub fn of(event: &Event) -> Option<(u32, TreeId, Self)> {
         match event {

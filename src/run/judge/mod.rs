@@ -16,3 +16,4 @@ pub(in crate::run) mod tally;
 pub(in crate::run) mod verdict;
 pub(in crate::run) mod verify;
 pub(in crate::run) mod votes;
+pub(in crate::run) mod witness;

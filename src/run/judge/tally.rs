@@ -47,6 +47,10 @@ fn one(text: &str, votes: &[Vote]) -> Criterion {
     let whole = majority(&statuses);
     let mut both = votes.iter().zip(&given);
     let speaks = both.find_map(|(vote, given)| {
+        // One that could not be had says nothing of the criterion itself.
+        if vote.reason.is_some() {
+            return None;
+        }
         let given = given.filter(|given| given.status == whole)?;
         Some((vote.agent.clone(), given.evidence.clone()))
     });
@@ -94,6 +98,13 @@ fn split(all: impl Iterator<Item = VerdictStatus>) -> String {
 }
 
 impl Verdict {
+    /// True when nobody answered a single criterion: each has the reason that the verdict has.
+    pub fn is_unanswered(&self) -> bool {
+        let unknown = |criterion: &Criterion| criterion.status == VerdictStatus::Unknown;
+        let same = |criterion: &Criterion| criterion.evidence == self.summary;
+        self.criteria.iter().all(|c| unknown(c) && same(c))
+    }
+
     /// How the votes on a criterion differ, such as `2 pass, 1 fail`; None where all agree.
     pub fn split(&self, text: &str) -> Option<String> {
         let status = |vote| on(vote, text).map_or(VerdictStatus::Unknown, |c| c.status);

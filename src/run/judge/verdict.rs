@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::run::end::summary::{Criterion, Verdict, VerdictStatus};
+use crate::run::end::words::few;
 use crate::run::judge::outcome::Outcome;
 
 /// A verifier's verdict after the check, before acceptance commands and protected paths are counted in.
@@ -15,13 +16,21 @@ pub(in crate::run) struct Judged {
     pub criteria: Vec<Criterion>,
 }
 
-/// Where evidence may point.
+/// Where evidence may point. Each `Err` says in words why nothing stands there.
 pub(in crate::run) trait Evidence {
-    /// True when the verifier's own call `#number` ran, went well and has a result.
-    fn has_call(&self, number: u32) -> bool;
-    /// True when the judged tree has this line.
-    fn has_line(&self, path: &str, line: u64) -> bool;
+    /// The verifier's own call `#number` ran, went well and has a result.
+    fn call(&self, number: u32) -> Result<(), String>;
+    /// The judged tree has this line.
+    fn line(&self, path: &str, line: u64) -> Result<(), String>;
+    /// True when anybody looked at how the result behaves: the verifier by a call of its own that went
+    /// well, or Wharf by acceptance commands that all passed. A place in a file can be named from the
+    /// change alone, so without that it proves nothing.
+    fn looked(&self) -> bool;
 }
+
+/// What a place in a file is worth where nobody looked.
+const NO_LOOK: &str =
+    "you have made no call of your own that went well, so a place in a file proves nothing yet";
 
 /// Judges the arguments of `submit_verdict` against the criteria that were asked for.
 pub(in crate::run) fn judge(
@@ -74,11 +83,18 @@ pub(in crate::run) fn faults(
         let found: Vec<&Value> = given.iter().filter(|g| same(g, text)).collect();
         let number = n + 1;
         match found.as_slice() {
-            [] => faults.push(format!("criterion {number} is missing; repeat its exact words: {text}")),
-            [one] if passes(one) && !supported(one, evidence) => faults.push(format!(
-                "the pass of criterion {number} names no evidence that exists: give `#N`, the number of a \
-                 call of your own that went well, or `path:line`"
+            [] => faults.push(format!(
+                "criterion {number} is missing; repeat its exact words: {text}"
             )),
+            [one] if passes(one) => {
+                if let Err(why) = supported(one, evidence) {
+                    faults.push(format!(
+                        "the pass of criterion {number} names no evidence that exists{}: give `#N`, the \
+                         number of a call of your own that went well, or `path:line` in the tree",
+                        in_brackets(&why)
+                    ));
+                }
+            }
             [_] => {}
             _ => faults.push(format!("criterion {number} is answered more than once")),
         }
@@ -96,16 +112,21 @@ fn one(text: &str, given: &[Value], evidence: &dyn Evidence) -> Criterion {
     };
     match found.as_slice() {
         [] => unknown("the verifier gave no answer to it"),
-        [one] if passes(one) && !supported(one, evidence) => {
+        [one] => {
             let said = one["evidence"].as_str().unwrap_or_default();
-            unknown(&format!("passed without evidence that exists: {said}"))
+            match supported(one, evidence) {
+                Err(why) if passes(one) => {
+                    let why = in_brackets(&why);
+                    unknown(&format!("passed without evidence that exists{why}: {said}"))
+                }
+                _ => Criterion {
+                    text: text.to_owned(),
+                    status: status(&one["status"]),
+                    evidence: said.to_owned(),
+                    by: None,
+                },
+            }
         }
-        [one] => Criterion {
-            text: text.to_owned(),
-            status: status(&one["status"]),
-            evidence: one["evidence"].as_str().unwrap_or_default().to_owned(),
-            by: None,
-        },
         many if many
             .iter()
             .any(|g| status(&g["status"]) == VerdictStatus::Fail) =>
@@ -161,27 +182,58 @@ fn words(evidence: &str) -> impl Iterator<Item = &str> {
         .map(move |word| word.trim_end_matches(['.', ':']).trim_matches(quote))
 }
 
-/// `path:line` or `path:line-line` as path and first line.
+/// `path:line` or `path:line-line` as path and first line; a number that none can hold is the largest.
 fn place(word: &str) -> Option<(&str, u64)> {
     let (path, lines) = word.rsplit_once(':')?;
-    let first = lines.split('-').next().unwrap_or_default().parse().ok()?;
-    Some((
-        path.trim_start_matches("./")
-            .trim_start_matches("/workspace/"),
-        first,
-    ))
+    let first = lines.split('-').next().unwrap_or_default();
+    let digits = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| (path, first.parse().unwrap_or(u64::MAX)))
 }
 
-fn supported(given: &Value, evidence: &dyn Evidence) -> bool {
+/// The `Err` says why nothing of what is named exists; empty where nothing is named.
+fn supported(given: &Value, evidence: &dyn Evidence) -> Result<(), String> {
     let text = given["evidence"].as_str().unwrap_or_default();
-    words(text).any(|word| names(word, evidence))
+    let mut whys: Vec<String> = Vec::new();
+    for found in words(text).filter_map(|word| names(word, evidence)) {
+        match found {
+            Ok(()) => return Ok(()),
+            Err(why) if !whys.contains(&why) => whys.push(why),
+            Err(_) => {}
+        }
+    }
+    Err(few(&whys, 3, "; "))
 }
 
-fn names(word: &str, evidence: &dyn Evidence) -> bool {
-    match word.strip_prefix('#') {
-        Some(number) => number.parse().is_ok_and(|n| evidence.has_call(n)),
-        None => place(word).is_some_and(|(path, line)| evidence.has_line(path, line)),
+/// None for a word that names nothing.
+fn names(word: &str, evidence: &dyn Evidence) -> Option<Result<(), String>> {
+    if let Some(number) = word.strip_prefix('#') {
+        let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        return digits.then(|| evidence.call(number.parse().unwrap_or(u32::MAX)));
     }
+    let (path, line) = place(word)?;
+    let found = evidence.line(path, line);
+    Some(found.and_then(|()| match evidence.looked() {
+        true => Ok(()),
+        false => Err(NO_LOOK.to_owned()),
+    }))
+}
+
+fn in_brackets(why: &str) -> String {
+    match why {
+        "" => String::new(),
+        why => format!(" ({why})"),
+    }
+}
+
+/// Every criterion as unknown for one reason: nobody answered any of them.
+pub(in crate::run) fn unanswered(asked: &[String], why: &str) -> Vec<Criterion> {
+    let one = |text: &String| Criterion {
+        text: text.clone(),
+        status: VerdictStatus::Unknown,
+        evidence: why.to_owned(),
+        by: None,
+    };
+    asked.iter().map(one).collect()
 }
 
 /// The status as journals and spans have it.
@@ -228,7 +280,7 @@ pub(in crate::run) fn reason(verdict: &Verdict, commands: &[Outcome], planned: u
     // Where facts decided, what the verifier says stands apart from them, with the verdict.
     let decided = !reasons.is_empty();
     let counts = counts(verdict);
-    if !counts.is_empty() {
+    if !counts.is_empty() && !verdict.is_unanswered() {
         let added = match verdict.criteria.len().saturating_sub(planned) {
             0 => String::new(),
             added => format!(" ({added} of them added by the coordinator)"),
@@ -264,14 +316,82 @@ mod tests {
 
     struct Calls;
 
+    fn there(is: bool) -> Result<(), String> {
+        is.then_some(()).ok_or_else(|| "not there".to_owned())
+    }
+
     impl Evidence for Calls {
-        fn has_call(&self, number: u32) -> bool {
-            (1..=3).contains(&number)
+        fn call(&self, number: u32) -> Result<(), String> {
+            there((1..=3).contains(&number))
         }
 
-        fn has_line(&self, path: &str, line: u64) -> bool {
-            path == "src/a.py" && (1..=10).contains(&line)
+        fn line(&self, path: &str, line: u64) -> Result<(), String> {
+            let path = path.trim_start_matches("./");
+            there(path == "src/a.py" && (1..=10).contains(&line))
         }
+
+        fn looked(&self) -> bool {
+            true
+        }
+    }
+
+    /// A verifier that made no call and whose commands nobody ran.
+    struct Blind;
+
+    impl Evidence for Blind {
+        fn call(&self, _: u32) -> Result<(), String> {
+            there(false)
+        }
+
+        fn line(&self, path: &str, line: u64) -> Result<(), String> {
+            Calls.line(path, line)
+        }
+
+        fn looked(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_place_in_a_file_is_no_evidence_of_one_that_did_not_look() {
+        let given = |status: &str| {
+            json!({"verdict": status, "criteria":
+            [{"criterion": "A", "status": status, "evidence": "src/a.py:4"}]})
+        };
+        let asked = ["A".to_owned()];
+        assert_eq!(
+            judge(&given("pass"), &asked, &Calls).status,
+            VerdictStatus::Pass
+        );
+        assert_eq!(
+            judge(&given("pass"), &asked, &Blind).status,
+            VerdictStatus::Unknown
+        );
+        assert!(
+            faults(&given("pass"), &asked, &Blind)
+                .unwrap()
+                .contains(NO_LOOK)
+        );
+        // A fault that is there can be seen without a call.
+        assert_eq!(
+            judge(&given("fail"), &asked, &Blind).status,
+            VerdictStatus::Fail
+        );
+        assert_eq!(faults(&given("fail"), &asked, &Blind), None);
+    }
+
+    #[test]
+    fn numbers_that_nothing_can_hold_are_places_all_the_same() {
+        let huge = "99999999999999999999999";
+        assert_eq!(place(&format!("a:{huge}")), Some(("a", u64::MAX)));
+        assert_eq!(place(":1"), Some(("", 1)));
+        for none in ["a:-1", "a:", "a", "a:1x", "a:+1", "a: 1"] {
+            assert_eq!(place(none), None, "{none}");
+        }
+        let given = json!({"verdict": "pass", "criteria":
+            [{"criterion": "A", "status": "pass", "evidence": format!("#{huge}")}]});
+        let fault = faults(&given, &["A".to_owned()], &Calls).unwrap();
+        assert!(fault.contains("(not there)"), "{fault}");
     }
 
     fn verdict(status: &str, evidence: &str) -> VerdictStatus {

@@ -5,7 +5,7 @@ use crate::journal::Event;
 use crate::plan::Kind;
 use crate::run::Error;
 use crate::run::board::Notice;
-use crate::run::end::summary::{Verdict, VerdictStatus, Vote};
+use crate::run::end::summary::{Criterion, Verdict, VerdictStatus, Vote};
 use crate::run::judge::acceptance::Checked;
 use crate::run::judge::verdict::{self, Judged};
 use crate::run::judge::{outcome, tally};
@@ -40,17 +40,19 @@ impl Drive {
             self.judge(&checked, &tree).await?
         } else {
             let why = "the verifier is not asked while a subtask stands failed";
-            (unknown(why), Vec::new())
+            (self.untold(why), Vec::new())
         };
         self.conclude(found(judged, votes, checked, &tree)).await
     }
 
     /// A verdict on this very tree that an earlier process came to. One that could not be told may be
-    /// told now, and one without criteria was never asked for.
+    /// told now, and one without a criterion that was judged may never have been asked for; where it was,
+    /// its verifier's conversation is taken in as it was recorded and nothing is paid again.
     fn judged_before(&self, tree: &TreeId) -> Option<Verdict> {
         let known = self.shared.past.verdict(self.round, tree)?;
         let known: Verdict = serde_json::from_value(known.clone()).ok()?;
-        let told = known.status != VerdictStatus::Unknown && !known.criteria.is_empty();
+        let judged = |criterion: &Criterion| criterion.status != VerdictStatus::Unknown;
+        let told = known.status != VerdictStatus::Unknown && known.criteria.iter().any(judged);
         (told && self.facts.failed.is_empty()).then_some(known)
     }
 
@@ -100,8 +102,17 @@ impl Drive {
         };
         match recorded.judged.get(&self.round) {
             Some(then) if then == tree.as_str() => judged,
-            Some(_) => unknown("the recorded verdict was given on another tree than this one"),
-            None => unknown("the recording does not say which tree its verdict was given on"),
+            Some(_) => self.untold("the recorded verdict was given on another tree than this one"),
+            None => self.untold("the recording does not say which tree its verdict was given on"),
+        }
+    }
+
+    /// No verdict, and why: each criterion is unknown for that reason.
+    fn untold(&self, why: &str) -> Judged {
+        Judged {
+            status: VerdictStatus::Unknown,
+            summary: why.to_owned(),
+            criteria: verdict::unanswered(&self.asked(), why),
         }
     }
 
@@ -148,13 +159,5 @@ fn found(judged: Judged, votes: Vec<Vote>, checked: Checked, tree: &TreeId) -> V
         protected_changes: checked.protected,
         with_base_tests: accepted.with_base,
         tree: tree.to_string(),
-    }
-}
-
-fn unknown(reason: &str) -> Judged {
-    Judged {
-        status: VerdictStatus::Unknown,
-        summary: reason.to_owned(),
-        criteria: Vec::new(),
     }
 }

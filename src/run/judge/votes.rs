@@ -10,8 +10,9 @@ use crate::run::Error;
 use crate::run::end::summary::{VerdictStatus, Vote};
 use crate::run::judge::acceptance::Checked;
 use crate::run::judge::verdict;
+use crate::run::judge::witness::Witness;
 use crate::run::round::drive::Drive;
-use crate::run::work::accept::{Accept, Witness};
+use crate::run::work::accept::Accept;
 use crate::run::work::first::{self, Judging};
 use crate::run::work::trees::Standing;
 use crate::run::work::worker::{Begin, End, Job};
@@ -37,21 +38,25 @@ impl Drive {
     /// Asks as many verifiers as the plan wants. One whose environment failed is asked once more.
     pub async fn ask_verifiers(&mut self, checked: &Checked) -> Result<Ballot, Error> {
         let Some(role) = self.role_of(Kind::Verifier).cloned() else {
-            return Ok(Ballot::none("the plan has no verifier", None));
+            return Ok(self.nobody("the plan has no verifier", None));
         };
         let image = match self.image_for_verdict(&role).await {
             Ok(image) => image,
             Err(reason) => {
                 let stop = Stop::Environment { reason };
-                return Ok(Ballot::none(&no_verdict(&stop), Some(stop)));
+                return Ok(self.nobody(&no_verdict(&stop), Some(stop)));
             }
         };
+        let start = self.standing(&self.merged.clone()).await?;
         let booth = Booth {
             role,
             image,
-            start: self.standing(&self.merged.clone()).await?,
             asked: self.asked(),
-            witness: Arc::new(Witness::new(&self.shared.store, &self.merged)),
+            witness: Arc::new(Witness::new(
+                start.tree.clone(),
+                checked.accepted.all_passed(),
+            )),
+            start,
             checked,
         };
         let all: Vec<u32> = (1..=self.shared.plan.votes).collect();
@@ -122,12 +127,20 @@ impl Drive {
         self.together(jobs).await
     }
 
+    /// Nobody could be asked.
+    fn nobody(&self, why: &str, stop: Option<Stop>) -> Ballot {
+        Ballot {
+            votes: vec![lost(name(1), why, &self.asked())],
+            stops: stop.into_iter().collect(),
+        }
+    }
+
     async fn count(&self, booth: &Booth<'_>, ends: Vec<Option<End>>) -> Result<Ballot, Error> {
         let (mut votes, mut stops) = (Vec::new(), Vec::new());
         for (number, end) in (1..).zip(ends) {
             let agent = name(number);
             let Some(end) = end else {
-                votes.push(lost(agent, "the verifier was stopped"));
+                votes.push(lost(agent, "the verifier was stopped", &booth.asked));
                 continue;
             };
             match &end.outcome.ended {
@@ -135,7 +148,11 @@ impl Drive {
                     let calls = end.outcome.results.iter().filter(|r| r.shows());
                     let calls = calls.map(|r| r.number).collect();
                     let seen = booth.witness.seen(arguments, calls).await;
-                    let seen = seen.map_err(|source| Error::Workspace { source })?;
+                    let seen = seen.map_err(|source| Error::Io {
+                        operation: "read the judged tree in",
+                        path: self.shared.dir.join("store.git"),
+                        source,
+                    })?;
                     let judged = verdict::judge(arguments, &booth.asked, &seen);
                     end.span.evaluated("verdict", verdict::word(judged.status));
                     votes.push(Vote {
@@ -147,7 +164,7 @@ impl Drive {
                     });
                 }
                 Err(stop) => {
-                    votes.push(lost(agent, &no_verdict(stop)));
+                    votes.push(lost(agent, &no_verdict(stop), &booth.asked));
                     // A sandbox that breaks twice says nothing of the other agents' environment.
                     if !matches!(stop, Stop::Broken { .. }) {
                         stops.push(stop.clone());
@@ -157,16 +174,6 @@ impl Drive {
             end.span.end();
         }
         Ok(Ballot { votes, stops })
-    }
-}
-
-impl Ballot {
-    /// Nobody could be asked.
-    fn none(why: &str, stop: Option<Stop>) -> Self {
-        Self {
-            votes: vec![lost(name(1), why)],
-            stops: stop.into_iter().collect(),
-        }
     }
 }
 
@@ -187,12 +194,12 @@ fn no_verdict(stop: &Stop) -> String {
     format!("the verifier gave no verdict: {stop}")
 }
 
-fn lost(agent: String, why: &str) -> Vote {
+fn lost(agent: String, why: &str, asked: &[String]) -> Vote {
     Vote {
         agent,
         status: VerdictStatus::Unknown,
         reason: Some(why.to_owned()),
         summary: String::new(),
-        criteria: Vec::new(),
+        criteria: verdict::unanswered(asked, why),
     }
 }

@@ -225,7 +225,7 @@ impl Agents {
         let stop = end.stop.clone();
         let stop: Option<Stop> = stop.and_then(|stop| serde_json::from_value(stop).ok());
         if let Some(stop) = stop {
-            at.span.fail(stop.word(), &stop.to_string());
+            at.span.fail(stop.word(), &stop.without_quotes());
         }
         if end
             .ended
@@ -329,7 +329,7 @@ impl At {
                 hint: String::new(),
             },
         };
-        chat.span.fail(stop.word(), &stop.to_string());
+        chat.span.fail(stop.word(), &stop.without_quotes());
         chat.span.end();
         self.chat = None;
     }

@@ -1,6 +1,6 @@
 //! May an ending call end its agent? What each kind of agent owes is checked here, and told back to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,11 +10,12 @@ use crate::agent::Stop;
 use crate::id::{CommitId, RoleName};
 use crate::plan::{self, Dag, Role};
 use crate::run::judge::verdict;
+use crate::run::judge::witness::Witness;
 use crate::run::round::resolution::Resolving;
 use crate::run::round::rounds::{self, Briefs};
 use crate::run::work::desk::Desk;
 use crate::run::work::emptied::Emptying;
-use crate::workspace::{self, Conflict, Store};
+use crate::workspace::Conflict;
 
 /// How often a verdict is handed back before it is taken as it is.
 const BOUNCES: u32 = 2;
@@ -60,18 +61,6 @@ pub(in crate::run) struct Asked {
     criteria: Vec<String>,
     witness: Arc<Witness>,
     bounces: AtomicU32,
-}
-
-/// The judged tree, for evidence of the form `path:line`.
-pub(in crate::run) struct Witness {
-    store: Store,
-    commit: CommitId,
-}
-
-/// Evidence that exists: the verifier's calls, and the lines of files that its verdict names.
-pub(in crate::run) struct Seen {
-    calls: BTreeSet<u32>,
-    lines: BTreeMap<String, u64>,
 }
 
 impl Accept {
@@ -124,7 +113,7 @@ impl Accept {
                 refused => refused,
             },
             Self::Plan(planning) => planning.check(arguments),
-            Self::Verdict(asked) => asked.check(desk, arguments).await,
+            Self::Verdict(asked) => asked.check(desk, arguments).await?,
         })
     }
 }
@@ -163,50 +152,15 @@ impl Planning {
 }
 
 impl Asked {
-    async fn check(&self, desk: &Desk, arguments: &Value) -> Result<(), String> {
+    async fn check(&self, desk: &Desk, arguments: &Value) -> Result<Result<(), String>, Stop> {
         let seen = self.witness.seen(arguments, desk.calls_seen()).await;
-        let seen = seen.map_err(|error| format!("the evidence could not be checked: {error}"))?;
-        match verdict::faults(arguments, &self.criteria, &seen) {
+        // A store that cannot be read is nothing that a verifier could mend.
+        let seen = seen.map_err(|error| Stop::Environment {
+            reason: format!("the judged tree could not be read: {error}"),
+        })?;
+        Ok(match verdict::faults(arguments, &self.criteria, &seen) {
             Some(faults) if self.bounces.fetch_add(1, Ordering::SeqCst) < BOUNCES => Err(faults),
             _ => Ok(()),
-        }
-    }
-}
-
-impl Witness {
-    pub fn new(store: &Store, commit: &CommitId) -> Self {
-        Self {
-            store: store.clone(),
-            commit: commit.clone(),
-        }
-    }
-
-    /// Looks up every `path:line` that a verdict names.
-    pub async fn seen(
-        &self,
-        arguments: &Value,
-        calls: BTreeSet<u32>,
-    ) -> Result<Seen, workspace::Error> {
-        let mut lines = BTreeMap::new();
-        for path in verdict::paths(arguments) {
-            if let Some(bytes) = self.store.blob(&self.commit, path.as_bytes()).await? {
-                let ends = bytes.iter().filter(|&&b| b == b'\n').count();
-                let open = usize::from(bytes.last().is_some_and(|&b| b != b'\n'));
-                lines.insert(path, (ends + open) as u64);
-            }
-        }
-        Ok(Seen { calls, lines })
-    }
-}
-
-impl verdict::Evidence for Seen {
-    fn has_call(&self, number: u32) -> bool {
-        self.calls.contains(&number)
-    }
-
-    fn has_line(&self, path: &str, line: u64) -> bool {
-        self.lines
-            .get(path)
-            .is_some_and(|&lines| (1..=lines).contains(&line))
+        })
     }
 }

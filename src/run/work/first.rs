@@ -349,7 +349,9 @@ pub(in crate::run) fn facts(drive: &Drive) -> Vec<String> {
             ));
         }
     }
-    for criterion in &verdict.criteria {
+    // What nobody judged did not fail; why nobody did stands in the summary.
+    let judged = verdict.criteria.iter().filter(|_| !verdict.is_unanswered());
+    for criterion in judged {
         if criterion.status != crate::run::VerdictStatus::Pass {
             let status = format!("{:?}", criterion.status).to_lowercase();
             facts.push(format!(

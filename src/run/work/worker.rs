@@ -107,7 +107,7 @@ pub(in crate::run) async fn work(shared: Arc<Shared>, job: Job) -> End {
         });
     }
     if let Err(stop) = &end.outcome.ended {
-        end.span.fail(stop.word(), &stop.to_string());
+        end.span.fail(stop.word(), &stop.without_quotes());
     }
     if matches!(&end.outcome.ended, Ok(report) if report["status"] == "failed") {
         end.span.fail(REPORTED.0, REPORTED.1);
