@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use wharf::model::{About, Call, Error, Finish, Model, Reply, Request, Usage};
+use wharf::model::{About, Call, Error, Finish, Meter, Model, Reply, Request, Usage};
 use wharf::run::{Board, Delivery, Models, Notice, Options, Order, Stopper, Watch};
 use wharf::sandbox::memory::Memory;
 use wharf::trace::Tracer;
@@ -22,7 +22,11 @@ const SUBTASKS: usize = 1000;
 struct Scripted;
 
 impl Model for Scripted {
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        _: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(async move { Ok(answer(request)) })
     }
 

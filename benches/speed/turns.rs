@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use wharf::model::{self, About, Error, Model, Provider, Reply, Request};
+use wharf::model::{self, About, Error, Meter, Model, Provider, Reply, Request};
 use wharf::run;
 
 use crate::{dag, world};
@@ -26,7 +26,11 @@ const AGENTS: [usize; 3] = [1, 16, 256];
 struct Reader;
 
 impl Model for Reader {
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        _: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
         let call = request.key.call;
         Box::pin(async move {
             Ok(match call {

@@ -15,7 +15,9 @@ const LONG: u32 = 12;
 #[derive(Clone, Debug, Default)]
 pub struct Used {
     pub turns: u32,
+    /// Of its answers, and of attempts that came to none.
     pub tokens: u64,
+    pub unanswered: u64,
     pub tool_calls: u32,
     pub time: Duration,
     /// The one turn that is left after the last tool call was given.
@@ -30,7 +32,7 @@ impl Used {
         if self.turns >= limits.turns {
             return Some(format!("{} turns", limits.turns));
         }
-        if self.tokens >= limits.tokens {
+        if self.all_tokens() >= limits.tokens {
             return Some(format!("{} tokens", limits.tokens));
         }
         if self.time >= limits.time {
@@ -40,6 +42,10 @@ impl Used {
             return Some(format!("{} tool calls", limits.tool_calls));
         }
         None
+    }
+
+    fn all_tokens(&self) -> u64 {
+        self.tokens.saturating_add(self.unanswered)
     }
 
     /// May another tool call run?
@@ -59,7 +65,7 @@ impl Used {
             }
         } else if !self.may_call(limits) {
             "no tool call is left".to_string()
-        } else if self.tokens as f64 >= limits.tokens as f64 * MOST {
+        } else if self.all_tokens() as f64 >= limits.tokens as f64 * MOST {
             "nearly all your tokens are used".to_string()
         } else if self.time.as_secs_f64() >= limits.time.as_secs_f64() * MOST {
             "nearly all your time is used".to_string()

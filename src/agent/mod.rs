@@ -145,6 +145,11 @@ pub trait Checkpoint: Send + Sync {
     /// What the agent does now, for the live board: one short line.
     fn doing(&self, line: &str);
 
+    /// Tokens of the agent's attempts that came to no answer, those of earlier processes included.
+    fn unanswered(&self) -> u64 {
+        0
+    }
+
     /// Fires when the run is told to stop.
     fn cancel(&self) -> &tokio_util::sync::CancellationToken;
 }

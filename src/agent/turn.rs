@@ -316,6 +316,7 @@ impl Worker<'_> {
     /// What is told after a turn stands at the end of its last result.
     fn note(&mut self, course: &mut Course) {
         self.used.time = self.elapsed();
+        self.used.unanswered = self.checkpoint.unanswered();
         let near = self.used.near(&self.role.limits, self.tools.ending());
         let near = near.or_else(|| self.used.marks(&self.role.limits));
         if let (Some(last), Some(near)) = (course.results.last_mut(), near)

@@ -138,6 +138,7 @@ impl<'a> Worker<'a> {
         }
         loop {
             self.used.time = self.elapsed();
+            self.used.unanswered = self.checkpoint.unanswered();
             if let Some(limit) = self.used.over(&self.role.limits) {
                 return Err(Stop::AgentLimit { limit });
             }

@@ -257,14 +257,24 @@ fn event(event: &Event) -> String {
             attempt,
             reason,
             retry_seconds,
+            usage,
+            cost_usd,
             ..
         } => {
+            let used = usage.map_or_else(String::new, |usage| {
+                format!(
+                    " ({} in, {} out{})",
+                    text::count(usage.input_tokens),
+                    text::count(usage.output_tokens),
+                    text::and_cost(*cost_usd)
+                )
+            });
             let next = retry_seconds.map_or_else(
                 || "no further try".to_owned(),
                 |seconds| format!("again in {seconds:.1}s"),
             );
             format!(
-                "{} attempt {attempt} failed, {next}: {reason}",
+                "{} attempt {attempt} failed, {next}{used}: {reason}",
                 agent.subtask
             )
         }

@@ -165,11 +165,17 @@ pub enum Event {
         attempt: u32,
         reason: String,
         retry_seconds: Option<f64>,
-        /// What the attempt may have cost all the same.
+        /// What the attempt took out of the pot all the same.
         #[serde(default)]
         spent_tokens: u64,
         #[serde(default)]
         spent_usd: f64,
+        /// The same as the tokens and the cost of an answer are told. None: it used nothing, or an earlier
+        /// wharf wrote the line.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
         /// What ended the call, in a word, where no other attempt follows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop: Option<String>,

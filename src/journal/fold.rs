@@ -11,7 +11,7 @@ use super::event::{Event, RunStarted, Subtask, SubtaskStatus};
 use super::loss::Dropped;
 use super::read::Line;
 use super::request::Usage;
-use super::tally::AgentState;
+use super::tally::{AgentState, Spent};
 use crate::id::{CommitId, SubtaskId, TreeId};
 
 /// Everything a journal says of its run.
@@ -190,8 +190,16 @@ impl State {
             } => {
                 self.agents.entry(agent.clone()).or_default().in_flight = *reserved_tokens;
             }
-            Event::ModelFailed { agent, .. } => {
-                self.agents.entry(agent.clone()).or_default().in_flight = 0;
+            Event::ModelFailed {
+                agent,
+                usage,
+                cost_usd,
+                ..
+            } => {
+                self.agents
+                    .entry(agent.clone())
+                    .or_default()
+                    .failed(*usage, *cost_usd);
             }
             Event::ModelAnswered {
                 agent,
@@ -368,18 +376,14 @@ impl State {
         whole.as_secs_f64().max(0.0)
     }
 
-    /// Tokens, money and calls of the whole run.
+    /// Tokens and money of the whole run, attempts without an answer included, and its answered calls.
     pub fn totals(&self) -> (Usage, Option<f64>, u64) {
-        let mut total = AgentState::default();
-        let mut unknown = false;
-        for agent in self.agents.values().filter(|a| a.calls > 0) {
-            unknown |= agent.cost_usd.is_none();
-            total.calls += agent.calls;
-            total.usage.add(agent.usage);
-            total.cost_usd = Some(total.cost_usd.unwrap_or(0.0) + agent.cost_usd.unwrap_or(0.0));
-        }
-        let cost = if unknown { None } else { total.cost_usd };
-        (total.usage, cost, total.calls)
+        let mut total = Spent::default();
+        self.agents
+            .values()
+            .for_each(|agent| total.join(agent.spent));
+        let calls = self.agents.values().map(|agent| agent.calls).sum();
+        (total.usage, total.cost_usd, calls)
     }
 
     /// The planned nodes of every round with the round they came in, in order.

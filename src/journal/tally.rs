@@ -13,9 +13,10 @@ pub struct AgentState {
     pub start: Option<CommitId>,
     pub turns: u32,
     pub tool_calls: u32,
-    pub usage: Usage,
+    /// Calls that were answered.
     pub calls: u64,
-    pub cost_usd: Option<f64>,
+    /// What these and all attempts without an answer used.
+    pub spent: Spent,
     /// Worst case of a request that went out and has no answer yet, in tokens.
     pub in_flight: u64,
     pub snapshot: Option<CommitId>,
@@ -37,15 +38,50 @@ impl AgentState {
     }
 
     pub(super) fn answered(&mut self, usage: Usage, cost: Option<f64>) {
-        // A cost is known only as long as that of every call is.
-        self.cost_usd = match (self.calls, self.cost_usd, cost) {
-            (0, _, cost) => cost,
-            (_, Some(so_far), Some(more)) => Some(so_far + more),
-            _ => None,
-        };
         self.calls += 1;
         self.in_flight = 0;
+        self.spent.add(usage, cost);
+    }
+
+    pub(super) fn failed(&mut self, usage: Option<Usage>, cost: Option<f64>) {
+        self.in_flight = 0;
+        if let Some(usage) = usage {
+            self.spent.add(usage, cost);
+        }
+    }
+}
+
+/// Tokens and money of several attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    pub usage: Usage,
+    /// Known only as long as that of every attempt is.
+    pub cost_usd: Option<f64>,
+    any: bool,
+}
+
+impl Spent {
+    /// Adds one attempt.
+    pub fn add(&mut self, usage: Usage, cost: Option<f64>) {
+        self.cost_usd = match (self.any, self.cost_usd, cost) {
+            (false, _, cost) => cost,
+            (true, Some(so_far), Some(more)) => Some(so_far + more),
+            (true, ..) => None,
+        };
+        self.any = true;
         self.usage.add(usage);
+    }
+
+    /// Adds several.
+    pub fn join(&mut self, other: Self) {
+        if other.any {
+            self.add(other.usage, other.cost_usd);
+        }
+    }
+
+    /// True when there was an attempt that used something.
+    pub fn is_any(&self) -> bool {
+        self.any
     }
 }
 

@@ -8,7 +8,9 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use super::http::{self, Http};
 use super::profile::{self, Auth, Learned, Part, Profile, Quirk, Quirks};
 use super::wire::{Answer, Asked};
-use super::{About, Error, Limits, Message, Model, Reply, Request, Secret, Wire, outgoing, stream};
+use super::{
+    About, Error, Limits, Message, Meter, Model, Reply, Request, Secret, Wire, outgoing, stream,
+};
 
 /// Other forms tried within one attempt when the server cannot read the first.
 const FORMS: usize = 4;
@@ -53,7 +55,7 @@ impl Client {
         })
     }
 
-    async fn attempt(&self, request: &Request) -> Result<Reply, Error> {
+    async fn answer(&self, request: &Request, meter: &Meter) -> Result<Reply, Error> {
         let messages = outgoing::prepare(request)?;
         self.check_tools(request)?;
         let mut request = Cow::Borrowed(request);
@@ -63,7 +65,8 @@ impl Client {
         let mut quirks = begun;
         let mut tried = vec![quirks];
         loop {
-            let error = match self.once(&request, &messages, &mut quirks).await {
+            let answer = self.once(&request, &messages, &mut quirks, meter).await;
+            let error = match answer {
                 Ok(reply) => {
                     self.learned.keep(start, begun, quirks, profile::shared());
                     self.tell(begun, quirks, &request);
@@ -71,6 +74,7 @@ impl Client {
                 }
                 Err(error) => error,
             };
+            meter.failed(&error);
             // Each figure is smaller than the one before, but a server may name ever smaller ones.
             let shorter = error.reply_limit(request.reply_tokens);
             if let Some(most) = shorter.filter(|_| tried.len() < FORMS) {
@@ -109,6 +113,7 @@ impl Client {
         request: &Request,
         messages: &[Message],
         quirks: &mut Quirks,
+        meter: &Meter,
     ) -> Result<Reply, Error> {
         let fitted = outgoing::fitted(messages, *quirks);
         let asked = |quirks| Asked {
@@ -121,22 +126,22 @@ impl Client {
         if !quirks.has(Quirk::Plain) {
             let bytes = self.wire.body(&asked(*quirks))?;
             let size = bytes.len();
-            let body = self.http.post(bytes, http::Form::Streamed).await?;
+            let body = self.http.post(bytes, http::Form::Streamed, meter).await?;
             let mut answer = self.wire.answer();
             match stream::read(body, answer.as_mut()).await? {
                 stream::Form::Events => {
                     *quirks = quirks.without(Quirk::EmptyOnce);
                     return self.reply(answer, request, size);
                 }
-                stream::Form::Whole(value) => return self.whole(&value, request, size),
+                stream::Form::Whole(value) => return self.whole(&value, request, size, meter),
                 stream::Form::Empty => {}
             }
         }
         let bytes = self.wire.body(&asked(quirks.with(Quirk::Plain)))?;
         let size = bytes.len();
-        let body = self.http.post(bytes, http::Form::Plain).await?;
+        let body = self.http.post(bytes, http::Form::Plain, meter).await?;
         let value = stream::whole(body).await?;
-        let reply = self.whole(&value, request, size)?;
+        let reply = self.whole(&value, request, size, meter)?;
         *quirks = match quirks.has(Quirk::EmptyOnce) {
             true => quirks.with(Quirk::Plain),
             false => quirks.with(Quirk::EmptyOnce),
@@ -149,9 +154,11 @@ impl Client {
         value: &serde_json::Value,
         request: &Request,
         size: usize,
+        meter: &Meter,
     ) -> Result<Reply, Error> {
         let mut answer = self.wire.answer();
         answer.whole(value).map_err(|reason| self.cut(reason))?;
+        meter.read(answer.progress(), 0);
         self.reply(answer, request, size)
     }
 
@@ -227,8 +234,12 @@ impl Client {
 }
 
 impl Model for Client {
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
-        Box::pin(self.attempt(request))
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        meter: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        Box::pin(async move { self.answer(request, &meter).await })
     }
 
     fn about(&self) -> About {

@@ -8,7 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, Url, redirect};
 use tokio::time::{Instant, timeout};
 
-use super::{Error, status};
+use super::{Error, Meter, status};
 
 /// How long a connection is kept between requests: common servers close theirs after 5 s.
 const IDLE_KEPT: Duration = Duration::from_secs(4);
@@ -115,21 +115,29 @@ impl Http {
             Err(_) => return Err(self.timed_out(limit)),
             Ok(sent) => sent.map_err(|error| self.unsent(&error))?,
         };
-        self.body(response, begun, limit).await
+        let meter = Meter::default();
+        self.body(response, begun, limit, meter).await
     }
 
-    /// Sends `body` as JSON. Any status but 200 is an error, read and classified.
-    pub async fn post(&self, body: Vec<u8>, form: Form) -> Result<Body, Error> {
+    /// Sends `body` as JSON, counted on `meter`. Any status but 200 is an error, read and classified.
+    pub async fn post(&self, body: Vec<u8>, form: Form, meter: &Meter) -> Result<Body, Error> {
         let begun = Instant::now();
         let limit = match form {
             Form::Streamed => self.limits.first_byte.min(self.limits.total),
             Form::Plain => self.limits.total,
         };
+        meter.sending(body.len());
         let response = match timeout(limit, self.send(body.into())).await {
             Err(_) => return Err(self.timed_out(limit)),
-            Ok(sent) => sent.map_err(|error| self.unsent(&error))?,
+            Ok(Err(error)) => {
+                if error.is_connect() {
+                    meter.refused();
+                }
+                return Err(self.unsent(&error));
+            }
+            Ok(Ok(response)) => response,
         };
-        self.body(response, begun, limit).await
+        self.body(response, begun, limit, meter.clone()).await
     }
 
     async fn body(
@@ -137,6 +145,7 @@ impl Http {
         response: Response,
         begun: Instant,
         limit: Duration,
+        meter: Meter,
     ) -> Result<Body, Error> {
         let body = Body {
             response,
@@ -145,6 +154,7 @@ impl Http {
             read: 0,
             end: begun + self.limits.total,
             limits: self.limits,
+            meter,
         };
         match body.response.status().as_u16() {
             200 => Ok(body),
@@ -201,6 +211,8 @@ pub struct Body {
     read: usize,
     end: Instant,
     limits: Limits,
+    /// What comes is counted here.
+    pub meter: Meter,
 }
 
 impl Body {
@@ -272,7 +284,9 @@ impl Body {
         };
         match tokio::time::timeout_at(by, self.response.chunk()).await {
             Ok(Ok(piece)) => {
-                self.read += piece.as_ref().map_or(0, Bytes::len);
+                let bytes = piece.as_ref().map_or(0, Bytes::len);
+                self.read += bytes;
+                self.meter.received(bytes);
                 match self.read > STREAM_CAP {
                     true => Err(self.cut("the answer is too long")),
                     false => Ok(piece),

@@ -11,6 +11,7 @@ mod client;
 mod http;
 mod ids;
 pub mod list;
+mod meter;
 mod openai;
 mod outgoing;
 pub mod price;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use http::Limits;
+pub use meter::{Meter, Reading};
 pub use provider::{Provider, open, open_with};
 pub use recording::Recording;
 pub use replay::{Replay, request_hash};
@@ -44,8 +46,18 @@ pub use wire::Wire;
 
 /// One model behind one wire. An implementation makes a single attempt; `run` retries.
 pub trait Model: Send + Sync {
-    /// Asks once. Dropping the future cancels the attempt.
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>>;
+    /// Asks once, and counts on `meter` what that comes to. Dropping the future cancels the attempt; the
+    /// meter stays as it was then. One that is never touched says that nothing went out.
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        meter: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>>;
+
+    /// An attempt that nobody counts.
+    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+        self.attempt(request, Meter::default())
+    }
 
     /// What spans and messages say of it.
     fn about(&self) -> About;
@@ -229,6 +241,17 @@ impl Usage {
             cached,
             estimated: false,
         })
+    }
+
+    /// Both together; one estimate makes the sum an estimate.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            input: self.input + other.input,
+            output: self.output + other.output,
+            cached: self.cached + other.cached,
+            estimated: self.estimated || other.estimated,
+        }
     }
 
     /// What a request of `sent` bytes and a reply of `received` bytes may have counted.

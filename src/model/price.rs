@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use super::{About, Error, Model, Price, Reply, Request};
+use super::{About, Error, Meter, Model, Price, Reply, Request};
 
 /// What is known of a model by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -50,8 +50,12 @@ struct Priced {
 }
 
 impl Model for Priced {
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
-        self.model.ask(request)
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        meter: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
+        self.model.attempt(request, meter)
     }
 
     fn about(&self) -> About {

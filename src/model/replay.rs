@@ -8,7 +8,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::recording::Recording;
-use super::{About, Error, Key, Model, Price, Reply, Request, ids, outgoing};
+use super::{About, Error, Key, Meter, Model, Price, Reply, Request, ids, outgoing};
 
 const FREE: Price = Price {
     input: 0.0,
@@ -104,7 +104,11 @@ fn shown(file: &Path, here: &Path) -> String {
 }
 
 impl Model for Replay {
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        _: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(self.answer(request))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::{About, Error, Message, Model, Reply, Request};
+use super::{About, Error, Message, Meter, Model, Reply, Request};
 
 /// Shorter values are not looked for: they would stand in ordinary text.
 const SHORTEST: usize = 8;
@@ -74,10 +74,14 @@ struct Masked {
 }
 
 impl Model for Masked {
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        meter: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(async move {
             let request = masked_request(request, &self.secrets);
-            let answer = self.model.ask(&request).await;
+            let answer = self.model.attempt(&request, meter).await;
             answer.map_err(|error| masked_error(error, &self.secrets))
         })
     }

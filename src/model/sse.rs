@@ -45,6 +45,15 @@ impl Parser {
         Ok(())
     }
 
+    /// Bytes of data that no event has yet.
+    pub fn unfinished(&self) -> usize {
+        let line = match self.line.starts_with(b"data") {
+            true => self.line.len(),
+            false => 0,
+        };
+        self.data.len() + line
+    }
+
     /// The stream is over: servers that leave out the last blank line are still heard.
     pub fn end(mut self, out: &mut Vec<Event>) -> Result<(), TooLong> {
         if !self.line.is_empty() {
@@ -148,6 +157,17 @@ mod tests {
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(parse(&single), expected());
+    }
+
+    #[test]
+    fn data_of_an_event_that_never_ends_is_told() {
+        let (mut parser, mut out) = (Parser::default(), Vec::new());
+        parser.feed(b"data: one\n\n: a comment", &mut out).unwrap();
+        assert_eq!((parser.unfinished(), out.len()), (0, 1));
+        parser.feed(b"\ndata: 12345\ndata: 678", &mut out).unwrap();
+        assert_eq!((parser.unfinished(), out.len()), (5 + 9, 1));
+        parser.feed(b"\n\n", &mut out).unwrap();
+        assert_eq!((parser.unfinished(), out.len()), (0, 2));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::http::Body;
+use super::meter::Progress;
 use super::{Error, sse, status};
 
 /// Builds an answer from the events of one protocol.
@@ -12,6 +13,9 @@ pub trait Fold {
 
     /// How far the protocol has come.
     fn stage(&self) -> Stage;
+
+    /// How much was read.
+    fn progress(&self) -> Progress;
 }
 
 /// How far a stream has come.
@@ -51,6 +55,7 @@ pub async fn read(mut body: Body, fold: &mut (impl Fold + ?Sized)) -> Result<For
     }
     match sniff(&begun, &body.kind()) {
         Looks::Json => {
+            body.meter.plain();
             let whole = body.rest(&begun).await?;
             object(&body, &whole).map(Form::Whole)
         }
@@ -64,6 +69,9 @@ pub async fn read(mut body: Body, fold: &mut (impl Fold + ?Sized)) -> Result<For
 
 /// Reads a body that should be one JSON object.
 pub async fn whole(mut body: Body) -> Result<Value, Error> {
+    if !body.kind().contains("html") {
+        body.meter.plain();
+    }
     let text = body.rest(&[]).await?;
     match sniff(&text, &body.kind()) {
         Looks::Blank => Err(body.cut("the answer is empty")),
@@ -122,12 +130,12 @@ async fn events(
         let over = match &piece {
             Some(bytes) => parser.feed(bytes, &mut found).map(|()| false),
             None => std::mem::take(&mut parser).end(&mut found).map(|()| true),
-        }
-        .map_err(|sse::TooLong| body.cut("an event is too long"))?;
+        };
         seen += found.len();
-        for event in &found {
-            take(&body, event, fold)?;
-        }
+        let taken = found.iter().try_for_each(|event| take(&body, event, fold));
+        body.meter.read(fold.progress(), parser.unfinished());
+        taken?;
+        let over = over.map_err(|sse::TooLong| body.cut("an event is too long"))?;
         if over && seen == 0 {
             return Ok(Form::Empty);
         }

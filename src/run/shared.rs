@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::id::{RoleName, RunId};
-use crate::journal::{self, Event, Writer};
+use crate::journal::{self, Agent, Event, Writer};
 use crate::run::again::past::Past;
 use crate::run::allow::consent::Office;
 use crate::run::allow::rate::Rates;
@@ -57,6 +57,8 @@ pub(super) struct Shared {
     pub rates: Rates,
     /// Models that nobody asks any more, each with reason and hint: the key, the quota or the address failed.
     pub hopeless: watch::Sender<BTreeMap<String, (String, String)>>,
+    /// Tokens of each agent's attempts that came to no answer, in earlier processes too.
+    pub unanswered: watch::Sender<BTreeMap<Agent, u64>>,
     /// Limits that were warned of, each once for the whole run.
     pub doubted: watch::Sender<BTreeSet<String>>,
     /// Who consents, and what hooks run.

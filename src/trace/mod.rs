@@ -7,6 +7,7 @@
 
 pub mod names;
 
+mod chat;
 mod clock;
 mod options;
 mod origin;
@@ -21,7 +22,7 @@ mod variables;
 pub use options::{Options, Protocol, Target};
 pub use origin::Origin;
 pub use span::Span;
-pub use start::{AgentStart, ChatEnd, ChatStart, ExecStart, RunStart};
+pub use start::{AgentStart, ChatEnd, ChatStart, ChatUsage, ExecStart, RunStart};
 pub use tracer::Tracer;
 pub use value::{Attributes, Value};
 

@@ -8,7 +8,7 @@ use opentelemetry::{Context, KeyValue};
 
 use super::tracer::Live;
 use super::value::{Attributes, Value};
-use super::{AgentStart, ChatEnd, ChatStart, ExecStart, RunStart, names};
+use super::{AgentStart, ChatStart, ExecStart, RunStart, names};
 
 /// One span; a clone is the same span. Ends at `end`, or when the last clone is dropped.
 #[derive(Clone, Debug, Default)]
@@ -165,41 +165,6 @@ impl Span {
             attributes,
             links: Vec::new(),
         })
-    }
-
-    /// What the reply says, on a chat span.
-    pub fn answered(&self, end: &ChatEnd) {
-        let finish = vec![end.finish.clone()];
-        self.set(names::FINISH_REASONS, Value::Texts(finish));
-        let pairs = [
-            (names::INPUT_TOKENS, end.input_tokens),
-            (names::OUTPUT_TOKENS, end.output_tokens),
-            (names::CACHE_READ_TOKENS, end.cached_tokens),
-            (names::LLM_PROMPT_TOKENS, end.input_tokens),
-            (names::LLM_COMPLETION_TOKENS, end.output_tokens),
-            (names::LLM_CACHE_READ_TOKENS, end.cached_tokens),
-            (
-                names::LLM_TOTAL_TOKENS,
-                end.input_tokens.saturating_add(end.output_tokens),
-            ),
-            (names::ATTEMPTS, end.attempts.into()),
-        ];
-        for (key, number) in pairs {
-            self.set(key, number.into());
-        }
-        if end.estimated {
-            self.set(names::USAGE_ESTIMATED, true.into());
-        }
-        if let Some(id) = &end.response_id {
-            self.set(names::RESPONSE_ID, id.as_str().into());
-        }
-        if let Some(model) = &end.response_model {
-            self.set(names::RESPONSE_MODEL, model.as_str().into());
-        }
-        if let Some(cost) = end.cost_usd {
-            self.set(names::USAGE_COST, cost.into());
-            self.set(names::LLM_COST, cost.into());
-        }
     }
 
     /// `execute_tool {name}`.

@@ -41,13 +41,19 @@ pub struct ChatEnd {
     pub response_id: Option<String>,
     pub response_model: Option<String>,
     pub finish: String,
+    pub usage: ChatUsage,
+    pub attempts: u32,
+}
+
+/// What a model call used, attempts without an answer included.
+#[derive(Clone, Debug, Default)]
+pub struct ChatUsage {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cached_tokens: u64,
-    /// The server gave no figures: these are estimates, and so is the cost.
+    /// A server gave no figures: these are estimates, and so is the cost.
     pub estimated: bool,
     pub cost_usd: Option<f64>,
-    pub attempts: u32,
 }
 
 /// What a sandbox command's span says.

@@ -447,12 +447,21 @@ async fn malformed_arguments_never_run_whatever_the_finish_says() {
     assert!(world.told(1).contains("line 1 column"), "{}", world.told(1));
 }
 
+/// What it thought, and neither a word nor a call.
+fn thoughts_alone() -> Answer {
+    answer(Reply {
+        native: Some(json!({"openai": "m", "reasoning_content": "I shall look."})),
+        ..reply("", &[], Finish::Stop)
+    })
+}
+
 #[tokio::test]
 async fn five_answers_without_a_usable_call_end_the_agent() {
     let cases: Vec<(Answer, &str)> = vec![
         (text("All done, proof.txt created"), "text alone"),
         (text(""), "returned nothing"),
         (text(" \n"), "returned nothing"),
+        (thoughts_alone(), "returned nothing"),
         (raw("read_fil", "{}"), "there is no tool read_fil"),
         (raw("bash", "{}"), "command is missing"),
         (

@@ -53,12 +53,20 @@ fn long(ask: &Ask) -> Answer {
             Answer::call("grep", json!({"pattern": format!("p{done}")}))
         }
         _ if done < 10 => look(done + 1),
+        _ => due(ask, done as usize),
+    }
+}
+
+/// What each hands in after so many results.
+fn due(ask: &Ask, done: usize) -> Answer {
+    match ask.role {
         Role::Coordinator => Answer::call(
             "submit_plan",
             json!({"summary": "one", "subtasks": [{"id": "a", "role": "coder", "brief": "BRIEF a.", "needs": []}]}),
         ),
         Role::Worker => report("done", "made it"),
         Role::Verifier => passes(&["It is done"], &format!("#{done}")),
+        Role::Other => Answer::text("Done."),
     }
 }
 
@@ -391,4 +399,42 @@ async fn a_secret_that_was_sent_is_not_in_what_is_shown() {
     let all: Value = serde_json::from_str(&wharf_show(&world, &["a", "--json"])).unwrap();
     assert_eq!(all["turns"][0]["results"][0]["tool"], "read_file");
     assert_eq!(all["agent"]["turns"], 2);
+}
+
+/// Results that are larger than the whole window, by every tool that has large ones, for every agent: what
+/// goes out next fits, and the work goes on.
+#[tokio::test]
+async fn results_larger_than_the_window_leave_requests_that_fit() {
+    let big = "every line of it is like the one before\n".repeat(5_000);
+    let world = World::new(&[("big.txt", &big)]);
+    let plan = format!(
+        "{}agent: {{context_window: 8000}}\n",
+        plan("").replace("keep: 2, messages: 8", "keep: 2")
+    );
+    let looks = [
+        ("read_file", json!({"path": "big.txt"})),
+        ("grep", json!({"pattern": "line", "max_results": 1000})),
+        ("bash", json!({"command": "cat big.txt"})),
+    ];
+    let ran = world
+        .run(&plan, move |ask| {
+            let size = ask.body["messages"].to_string().len();
+            if size > 32_000 {
+                let text = format!("prompt is too long: {size} bytes");
+                let error = json!({"error": {"message": text, "code": "context_length_exceeded"}});
+                return Answer::status(400, &error.to_string(), &[]);
+            }
+            let done = step(ask) as usize;
+            match ask.role {
+                Role::Other if asks_for_notes(&ask.body) => Answer::text(NOTES),
+                Role::Other => Answer::text("Done."),
+                Role::Coordinator if done < 2 => Answer::call(looks[done].0, looks[done].1.clone()),
+                _ if done < 3 => Answer::call(looks[done].0, looks[done].1.clone()),
+                _ => due(ask, done),
+            }
+        })
+        .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let all = ran.server.requests().len();
+    assert!(all <= 40, "{all} requests");
 }

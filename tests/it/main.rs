@@ -33,6 +33,7 @@ mod faults; // every fault, over every wire, for every agent
 mod messages; // Anthropic's protocol
 mod real; // servers named by the environment, ignored without
 mod roads; // proxies and certificates on the way to a server
+mod spent; // what attempts cost that came to no answer
 mod wire; // chat completions
 
 // One agent: the tool contract; every way to go wrong, and to end.

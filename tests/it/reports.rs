@@ -151,3 +151,98 @@ async fn more_tools_than_a_model_can_choose_from_are_warned_of() {
         .filter(|text| text.contains("role coder has"));
     assert_eq!(warned.count(), 1, "{:?}", ran.summary.warnings);
 }
+
+/// Nineteen subtasks, and one that needs them all.
+fn wide() -> Answer {
+    let ids: Vec<String> = (0..19).map(|n| format!("s{n}")).collect();
+    let subtask = |id: &str, needs: &[String]| json!({"id": id, "role": "coder", "brief": format!("BRIEF {id}."), "needs": needs});
+    let mut subtasks: Vec<_> = ids.iter().map(|id| subtask(id, &[])).collect();
+    subtasks.push(subtask("last", &ids));
+    Answer::call(
+        "submit_plan",
+        json!({"summary": "wide", "criteria": ["It is done"], "subtasks": subtasks}),
+    )
+}
+
+/// What a subtask hands in: almost all that a report may have, in its summary or in its findings.
+fn long(id: &str) -> (String, Vec<String>) {
+    let words = |count: usize| format!("{id} sagt: {}", "übrig ".repeat(count));
+    match id.ends_with('1') {
+        true => ("made it".to_owned(), vec![words(1_900), words(1_900)]),
+        false => (words(3_900), Vec::new()),
+    }
+}
+
+/// Two rounds: the verifier wants a file that only the second one makes.
+fn wide_script(ask: &Ask) -> Answer {
+    let second = ask.first.contains("BRIEF again.");
+    let id = ask.first.split("BRIEF ").nth(1).unwrap_or_default();
+    let id = id.split('.').next().unwrap_or_default();
+    match (ask.role, turns(ask)) {
+        (Role::Coordinator, _) if ask.number == 0 => wide(),
+        (Role::Coordinator, _) => Answer::call(
+            "submit_plan",
+            json!({"summary": "again", "subtasks": [
+                        {"id": "again", "role": "coder", "brief": "BRIEF again.", "needs": []}]}),
+        ),
+        // Far beyond what a report may have: asked for again.
+        (Role::Worker, 0) if id == "s0" => report("done", &"x".repeat(200_000)),
+        (Role::Worker, _) if second => write_once(ask),
+        (Role::Worker, _) => {
+            let (summary, findings) = long(id);
+            Answer::call(
+                "submit_report",
+                json!({"status": "done", "summary": summary, "findings": findings}),
+            )
+        }
+        (Role::Verifier, 0) => Answer::call("list_files", json!({"pattern": "made.txt"})),
+        (Role::Verifier, _) if ask.first.contains("made.txt") => passes(&["It is done"], "#1"),
+        (Role::Verifier, _) => crate::world::verdict("fail", vec![("It is done", "fail", "#1")]),
+        _ => Answer::text("All of it."),
+    }
+}
+
+/// Reports as long as they may be: whoever reads them all gets a request within bounds, and none is lost.
+#[tokio::test]
+async fn many_long_reports_flood_nobody_and_are_kept_whole() {
+    const FREE: &str = "version: 1\nname: wide\ntask: Do the work\nrun: {parallel: 4}\n";
+    let world = World::new(&[("a.txt", "a\n")]);
+    let ran = world.run(FREE, wide_script).await;
+    let summary = &ran.summary;
+    assert_eq!(summary.rounds, 2, "{}", summary.reason);
+    assert_eq!(summary.subtasks.len(), 21);
+    let requests = ran.server.requests();
+    for body in &requests {
+        let own = body["messages"].to_string().contains(&"x".repeat(1_000));
+        let size = body["messages"].to_string().len();
+        // The one that wrote 200,000 characters still has them in its own conversation.
+        assert!(own || size < 150_000, "{size} bytes: {:.300}", body);
+    }
+    let of = |wanted: &str| {
+        let tools = |body: &&serde_json::Value| body["tools"].to_string().contains(wanted);
+        requests.iter().filter(tools).count()
+    };
+    assert_eq!(
+        of("submit_plan"),
+        2,
+        "the second plan was made from the facts"
+    );
+    for subtask in &summary.subtasks {
+        let kept = subtask.summary.as_deref().unwrap_or_default();
+        let (whole, findings) = long(&subtask.id);
+        let all = subtask.id == "again" || kept.contains(whole.trim());
+        assert!(
+            all && findings.iter().all(|f| kept.contains(f)),
+            "{}",
+            subtask.id
+        );
+    }
+}
+
+fn write_once(ask: &Ask) -> Answer {
+    match turns(ask) {
+        0 => write("made.txt", "made\n"),
+        1 => Answer::call("bash", json!({"command": "test -f made.txt"})),
+        _ => report("done", "made it"),
+    }
+}

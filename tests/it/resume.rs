@@ -669,3 +669,58 @@ async fn a_store_that_lost_objects_is_an_error_or_makes_no_difference() {
     }
     assert!(refused > 0, "no object of {} was missed", files.len());
 }
+
+/// A server that gives every call the same id: each has one of its own in the conversation, also where
+/// another process goes on with it.
+#[tokio::test]
+async fn ids_that_a_server_repeats_stay_apart_over_a_resume() {
+    let repeated = |ask: &Ask| {
+        let calls = match ask.results().len() {
+            _ if ask.role != Role::Worker => return diligent(ask),
+            done @ (0 | 2) => json!([
+                {"index": 0, "id": "bash:0", "function": {"name": "bash", "arguments": format!("{{\"command\":\"echo first-{done}\"}}")}},
+                {"index": 1, "id": "bash:0", "function": {"name": "bash", "arguments": format!("{{\"command\":\"echo second-{done}\"}}")}},
+            ]),
+            _ => json!([{"index": 0, "id": "bash:0", "function": {"name": "submit_report",
+                "arguments": "{\"status\":\"done\",\"summary\":\"made it\"}"}}]),
+        };
+        let chunk =
+            json!({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
+        Answer::raw(&[&format!("data: {chunk}\n\n"), "data: [DONE]\n\n"])
+    };
+    let whole = Recorded::of(FILES, &plan("", ONE), repeated).await;
+    assert_eq!(
+        whole.summary.status,
+        Status::Passed,
+        "{}",
+        whole.summary.reason
+    );
+    for number in [1, 2] {
+        let cut = after(&whole, |event| turn(event, number));
+        let again = whole
+            .resume(
+                whole.killed(until(&whole, cut)),
+                Raised::default(),
+                repeated,
+            )
+            .await
+            .unwrap();
+        assert_eq!(
+            again.summary.status,
+            Status::Passed,
+            "{}",
+            again.summary.reason
+        );
+        let last = again.requests.iter().find(|body| {
+            body["messages"].as_array().unwrap().len() >= 8
+                && body["tools"].to_string().contains("submit_report")
+        });
+        let told = last.expect("the last request")["messages"].to_string();
+        for word in ["first-0", "second-0", "first-2", "second-2"] {
+            assert!(
+                told.contains(&format!("stdout:\\n{word}")),
+                "{word} in {told}"
+            );
+        }
+    }
+}

@@ -251,6 +251,97 @@ async fn a_run_without_an_end_is_told_as_one() {
     }
 }
 
+/// A piece of an answer that closes before its end.
+fn begun() -> Answer {
+    let chunk = json!({"choices": [{"index": 0, "delta": {"content": "Let me ".repeat(60)}}]});
+    Answer::raw(&[&format!("data: {chunk}\n\n")])
+}
+
+/// What attempts without an answer used is on the spans of their calls, once: the sum of a trace is the
+/// result's.
+#[tokio::test]
+async fn what_attempts_without_an_answer_used_is_told_once() {
+    let script = |ask: &Ask| match ask.ordinal {
+        0 => begun(),
+        _ => stumbling(ask),
+    };
+    let (world, ran, sent) = live(&[("keep.txt", "k\n")], PLAN, script).await;
+    let failed = sent
+        .iter()
+        .flat_map(|s| &s.events)
+        .filter(|(name, _)| name == names::ATTEMPT_FAILED);
+    assert!(failed.count() >= 4);
+    assert!(ran.summary.usage.estimated);
+    same(&world, &ran, &sent);
+}
+
+/// The pot has no room for a second attempt: the call's span says what the first one used, and why there
+/// is no other.
+#[tokio::test]
+async fn a_call_that_ends_at_the_run_s_limit_is_told_again() {
+    let chunk = json!({"choices": [{"index": 0, "delta": {"content": "x".repeat(300_000)}}]});
+    let script = move |_: &Ask| Answer::raw(&[&format!("data: {chunk}\n\n")]);
+    let plan = format!("{PLAN}run: {{tokens: 30000}}\n");
+    let (world, ran, sent) = live(&[("keep.txt", "k\n")], &plan, script).await;
+    assert_eq!(
+        ran.summary.status,
+        Status::Limited,
+        "{}",
+        ran.summary.reason
+    );
+    let chat = sent.iter().find(|s| kind(s) == "chat").unwrap();
+    assert_eq!(chat.attributes[names::ERROR_TYPE], "budget_exceeded");
+    assert!(chat.attributes[names::OUTPUT_TOKENS].as_u64() >= Some(75_000));
+    same(&world, &ran, &sent);
+}
+
+/// A call that was out when its agent's time was over.
+#[tokio::test]
+async fn a_call_that_was_broken_off_is_told_again() {
+    let open = |_: &Ask| {
+        let Answer::Raw(kind, mut pieces) = begun() else {
+            unreachable!("what is begun is raw")
+        };
+        pieces.push((Duration::from_secs(600), Vec::new()));
+        Answer::Raw(kind, pieces)
+    };
+    let plan = format!("{PLAN}agent: {{time: 2s}}\n");
+    let (world, ran, sent) = live(&[("keep.txt", "k\n")], &plan, open).await;
+    assert_eq!(ran.summary.exit_code, 1, "{}", ran.summary.reason);
+    let chat = sent.iter().find(|s| kind(s) == "chat").unwrap();
+    assert_eq!(chat.attributes[names::ERROR_TYPE], "cancelled");
+    assert_eq!(chat.attributes[names::OUTPUT_TOKENS], 105);
+    same(&world, &ran, &sent);
+}
+
+/// Only where no server counted: the mark stands on the calls that were estimated, and on no other.
+#[tokio::test]
+async fn a_call_whose_tokens_nobody_counted_is_marked_and_no_other() {
+    let plan = "version: 1\nname: told\ntask: Do it\nacceptance: {criteria: [\"It is done\"]}\n\
+                subtasks: [{id: a, role: coder, brief: BRIEF a.}]\n";
+    let script = |ask: &Ask| match (ask.role, ask.results().len()) {
+        (Role::Worker, 0) => {
+            let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {
+                "name": "list_files", "arguments": "{}"}}]});
+            let chunk = json!({"choices": [{"delta": call, "finish_reason": "tool_calls"}]});
+            Answer::raw(&[&format!("data: {chunk}\n\n"), "data: [DONE]\n\n"])
+        }
+        (Role::Worker, _) => report("done", "nothing to do").usage(700, 7),
+        (Role::Verifier, 0) => Answer::call("list_files", json!({})).usage(700, 7),
+        (Role::Verifier, _) => passes(&["It is done"], "#1").usage(700, 7),
+        _ => Answer::text("Done.").usage(700, 7),
+    };
+    let (world, ran, sent) = live(&[("keep.txt", "k\n")], plan, script).await;
+    let chats: Vec<_> = sent.iter().filter(|s| kind(s) == "chat").collect();
+    let marked = |s: &&&Span| s.attributes.get(names::USAGE_ESTIMATED) == Some(&json!(true));
+    let found: Vec<_> = chats.iter().filter(marked).collect();
+    assert_eq!((chats.len(), found.len()), (4, 1));
+    assert_ne!(found[0].attributes[names::INPUT_TOKENS], 700);
+    let named = |s: &&&Span| s.attributes.contains_key(names::USAGE_ESTIMATED);
+    assert_eq!(chats.iter().filter(named).count(), 1);
+    same(&world, &ran, &sent);
+}
+
 #[test]
 fn without_an_endpoint_it_says_which_variable_names_one() {
     let home = cli::home();

@@ -813,3 +813,51 @@ async fn told_to_stop_before_it_read_the_workspace_a_run_says_so_and_asks_nobody
         other => panic!("{other:?}"),
     }
 }
+
+/// Eight at a time on one pot: what is spent stays within it, since each answer was reserved before.
+#[tokio::test]
+async fn agents_side_by_side_spend_no_more_than_the_pot_holds() {
+    let ids: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
+    let subtasks: Vec<(&str, &[&str])> = ids.iter().map(|id| (id.as_str(), &[][..])).collect();
+    let limit = 90_000;
+    let world = World::new(&[("a.txt", "a\n")]);
+    let ran = world
+        .run(
+            &plan(&format!("run: {{parallel: 8, tokens: {limit}}}"), &subtasks),
+            |ask| {
+                Answer::call("bash", json!({"command": format!("echo {}", ask.number)}))
+                    .usage(900, 7_900)
+            },
+        )
+        .await;
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Limited, 5),
+        "{}",
+        ran.summary.reason
+    );
+    let used = ran.summary.usage.input_tokens + ran.summary.usage.output_tokens;
+    assert!((1..=limit).contains(&used), "{used}");
+}
+
+/// All work is done, and nothing is left to judge it by: that is no pass.
+#[tokio::test]
+async fn a_verifier_that_the_pot_starves_has_passed_nothing() {
+    let world = World::new(&[("a.txt", "a\n")]);
+    let extra = format!("{CRITERIA}\nrun: {{tokens: 30000}}");
+    let ran = world
+        .run(&plan(&extra, &[("a", &[])]), |ask| match ask.role {
+            Role::Worker => report("done", "made it").usage(24_000, 100),
+            _ => panic!("nobody else can be paid for"),
+        })
+        .await;
+    assert_eq!(status(&ran, "a"), SubtaskStatus::Done);
+    assert_eq!(
+        (ran.summary.status, ran.summary.exit_code),
+        (Status::Limited, 5),
+        "{}",
+        ran.summary.reason
+    );
+    let verdict = ran.summary.verdict.map(|verdict| verdict.status);
+    assert_ne!(verdict, Some(VerdictStatus::Pass));
+}

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use wharf::trace::{
-    AgentStart, ChatEnd, ChatStart, ExecStart, Options, Protocol, RunStart, Span, Target, Tracer,
-    names,
+    AgentStart, ChatEnd, ChatStart, ChatUsage, ExecStart, Options, Protocol, RunStart, Span,
+    Target, Tracer, names,
 };
 
 use crate::otlp::{self, Receiver};
@@ -62,11 +62,13 @@ fn chat(parent: &Span, agent: &str, input: u64, output: u64) {
         response_id: Some("resp-1".to_owned()),
         response_model: Some("m-1-2026".to_owned()),
         finish: "stop".to_owned(),
-        input_tokens: input,
-        output_tokens: output,
-        cached_tokens: 3,
-        estimated: true,
-        cost_usd: Some(0.25),
+        usage: ChatUsage {
+            input_tokens: input,
+            output_tokens: output,
+            cached_tokens: 3,
+            estimated: true,
+            cost_usd: Some(0.25),
+        },
         attempts: 2,
     });
     span.end();

@@ -407,6 +407,29 @@ async fn pages_and_odd_bodies_where_an_answer_should_be() {
     assert!(long.to_string().len() < 400, "{long}");
 }
 
+/// Nobody asked for it, and it is no answer whatever it is said to be.
+#[tokio::test]
+async fn a_packed_body_is_no_answer() {
+    let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xabV\xcaH\xcd\xc9\xc9W\xb2RP*\xcf/\xcaIQ\xaa\x05\0";
+    for kind in ["application/json", "text/event-stream", "text/html"] {
+        let body = vec![(Duration::ZERO, packed.to_vec())];
+        let server = FakeModel::start(move |_| Answer::Raw(kind.into(), body.clone())).await;
+        let answer = model(&server).ask(&simple()).await;
+        assert!(
+            matches!(
+                answer,
+                Err(Error::Cut { .. }
+                    | Error::Status {
+                        kind: StatusKind::Refused,
+                        ..
+                    })
+            ),
+            "{kind}: {answer:?}"
+        );
+        assert!(server.requests().len() <= 2, "{kind}");
+    }
+}
+
 #[tokio::test]
 async fn the_wait_a_server_asks_for_arrives() {
     let body = r#"{"error":{"message":"slow down"}}"#;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::meter::{Progress, Told};
 use super::super::stream::{self, Stage};
 use super::super::wire::Answer;
 use super::super::{Call, Finish, Message, Reply, Usage, ids, status};
@@ -63,6 +64,15 @@ impl stream::Fold for Fold {
 
     fn stage(&self) -> Stage {
         if self.done { Stage::Done } else { Stage::Open }
+    }
+
+    fn progress(&self) -> Progress {
+        // The first event counts what was read, the last one what was written.
+        let whole = self.stop.is_some();
+        Progress {
+            written: self.blocks.iter().map(Block::size).sum(),
+            told: usage(&self.usage).map(|usage| Told { usage, whole }),
+        }
     }
 }
 
@@ -199,7 +209,11 @@ impl Block {
     fn size(&self) -> usize {
         let fields = ["text", "thinking", "data"];
         let texts = fields.iter().filter_map(|key| self.value[key].as_str());
-        texts.map(str::len).sum::<usize>() + self.call().map_or(0, |c| c.arguments.len())
+        let input = match (self.class(), self.input.len(), &self.value["input"]) {
+            ("tool_use", 0, given) if !given.is_null() => given.to_string().len(),
+            (_, pieces, _) => pieces,
+        };
+        texts.map(str::len).sum::<usize>() + input
     }
 
     fn add(&mut self, delta: &Value) {

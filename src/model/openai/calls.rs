@@ -62,6 +62,14 @@ impl Calls {
         self.parts.iter().map(|part| part.extra.clone()).collect()
     }
 
+    /// Bytes of names and arguments so far.
+    pub fn written(&self) -> usize {
+        let parts = self.parts.iter().chain(&self.legacy);
+        parts
+            .map(|part| part.name.len() + part.arguments.len())
+            .sum()
+    }
+
     /// Takes a `function_call`.
     pub fn add_legacy(&mut self, piece: &Value) {
         if piece.is_object() {

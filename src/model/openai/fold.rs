@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::meter::{Progress, Told};
 use super::super::stream::{self, Stage};
 use super::super::wire::Answer;
 use super::super::{Finish, Message, Reply, Usage, ids, status};
@@ -92,6 +93,19 @@ impl stream::Fold for Fold {
             (true, ..) => Stage::Done,
             (false, None, _) => Stage::Open,
             (false, Some(_), _) => Stage::Closing,
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        // Where both are given they say the same.
+        let thought = match self.reasoning.len() {
+            0 => self.details.iter().map(size).sum(),
+            text => text,
+        };
+        let whole = self.done || self.finish.is_some();
+        Progress {
+            written: self.text.len() + self.refusal.len() + thought + self.calls.written(),
+            told: self.usage.map(|usage| Told { usage, whole }),
         }
     }
 }
@@ -215,6 +229,12 @@ fn join(details: &mut Vec<Value>, piece: &Value) {
             (place, value) => *place = value.clone(),
         }
     }
+}
+
+/// Bytes of a piece of what was thought.
+fn size(detail: &Value) -> usize {
+    let texts = PIECES.iter().filter_map(|key| detail[*key].as_str());
+    texts.map(str::len).sum()
 }
 
 /// What hung on a call of a model of this name.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::super::meter::{Progress, Told};
 use super::super::stream::{self, Stage};
 use super::super::wire::Answer;
 use super::super::{Call, Finish, Message, Reply, Usage, ids, outgoing};
@@ -17,12 +18,20 @@ pub struct Fold {
     text: String,
     /// The response as the event that ends it gives it.
     end: Option<Value>,
+    /// Bytes of all pieces, and of the items that are done.
+    pieces: usize,
+    whole: usize,
 }
 
 impl stream::Fold for Fold {
     fn event(&mut self, event: &Value) -> Result<(), String> {
-        match event["type"].as_str().unwrap_or_default() {
+        let class = event["type"].as_str().unwrap_or_default();
+        if class.ends_with(".delta") {
+            self.pieces += event["delta"].as_str().map_or(0, str::len);
+        }
+        match class {
             "response.output_item.done" => {
+                self.whole += event["item"].to_string().len();
                 let next = self.items.keys().last().map_or(0, |last| last + 1);
                 let at = event["output_index"].as_u64().unwrap_or(next);
                 self.items.insert(at, event["item"].clone());
@@ -46,6 +55,15 @@ impl stream::Fold for Fold {
         match self.end {
             Some(_) => Stage::Done,
             None => Stage::Open,
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let usage = self.end.as_ref().and_then(|end| usage(&end["usage"]));
+        Progress {
+            // What came whole came in pieces before, except of servers that tell none.
+            written: self.pieces.max(self.whole),
+            told: usage.map(|usage| Told { usage, whole: true }),
         }
     }
 }

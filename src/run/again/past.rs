@@ -70,6 +70,13 @@ impl Past {
         self.resumed
     }
 
+    /// Tokens of each agent's attempts that came to no answer.
+    pub fn unanswered(&self) -> BTreeMap<Agent, u64> {
+        let talks = self.talks.iter();
+        let lost = talks.map(|(who, talk)| (who.clone(), talk.unanswered));
+        lost.filter(|(_, tokens)| *tokens > 0).collect()
+    }
+
     /// Time in which earlier processes worked on the run.
     pub fn active(&self) -> Duration {
         let seconds = if self.resumed {

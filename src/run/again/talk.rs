@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::agent::{CallOutput, Stop, Way};
 use crate::id::CommitId;
-use crate::journal::{AgentEnd, AgentKind};
+use crate::journal::{AgentEnd, AgentKind, Usage};
 use crate::model::Key;
 use crate::run::call::pot::Amount;
 
@@ -31,6 +31,8 @@ pub(in crate::run) struct Talk {
     /// How it was shortened, in order, each with the turns done by then.
     pub shortened: Vec<(u32, Way)>,
     pub ended: Option<AgentEnd>,
+    /// Tokens of its attempts that came to no answer.
+    pub unanswered: u64,
     /// The request that is out and has no answer, with what it may cost.
     out: Option<(u32, Amount)>,
     /// Time of earlier processes, and the first and the last sign of life in this one.
@@ -58,6 +60,7 @@ impl Talk {
             summaries: BTreeMap::new(),
             shortened: Vec::new(),
             ended: None,
+            unanswered: 0,
             out: None,
             before: Duration::ZERO,
             alive: (at, at),
@@ -74,8 +77,9 @@ impl Talk {
     }
 
     /// A request came to nothing. Its number is free again: a recording has no gap there.
-    pub fn failed(&mut self) {
+    pub fn failed(&mut self, usage: Usage) {
         self.out = None;
+        self.unanswered += usage.input_tokens + usage.output_tokens;
     }
 
     pub fn answered(&mut self, call: u32, reply: Value) {

@@ -185,6 +185,7 @@ fn gathered(order: Order, begun: Begun, based: Based) -> Shared {
         history: based.history,
         journal: begun.journal,
         spent: begun.past.active(),
+        unanswered: tokio::sync::watch::Sender::new(begun.past.unanswered()),
         past: begun.past,
         script: begun.script,
         pool: Pool::new(order.engine.clone(), &order.stop.cancel),

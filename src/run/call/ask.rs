@@ -6,14 +6,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::agent::Stop;
-use crate::journal::{Agent, Event, Terms, Usage};
+use crate::journal::{Agent, Usage};
 use crate::model::{self, Model, Reply, Request, StatusKind, retry};
 use crate::run::board::Notice;
 use crate::run::call::bill;
 use crate::run::call::gate::jitter;
-use crate::run::call::pot::{Amount, Held, Refusal};
+use crate::run::call::pending::Pending;
+use crate::run::call::pot::{Held, Refusal};
+use crate::run::call::tab::Tab;
 use crate::run::shared::Shared;
-use crate::trace::{ChatEnd, ChatStart, Span, names};
+use crate::trace::{ChatStart, Span};
 
 /// Asks the models of a role in order of fall-back; the first whole reply counts.
 pub(in crate::run) async fn ask(
@@ -60,17 +62,18 @@ pub(in crate::run) async fn ask(
     Err(last)
 }
 
-struct Call<'a> {
-    shared: &'a Shared,
-    who: &'a Agent,
-    model: &'a dyn Model,
-    about: model::About,
-    request: &'a Request,
+/// A call under way: who asks which model for what.
+pub(super) struct Call<'a> {
+    pub shared: &'a Shared,
+    pub who: &'a Agent,
+    pub model: &'a dyn Model,
+    pub about: model::About,
+    pub request: &'a Request,
 }
 
 impl Call<'_> {
     async fn ask(&self, parent: &Span) -> Result<Reply, Stop> {
-        let span = parent.chat(&ChatStart {
+        let mut tab = Tab::open(parent.chat(&ChatStart {
             run: self.shared.id.to_string(),
             provider: self.about.provider.clone(),
             model: self.model_name().to_owned(),
@@ -80,21 +83,23 @@ impl Call<'_> {
             reply_tokens: self.request.reply_tokens,
             temperature: self.request.temperature,
             agent: self.who.role.to_string(),
-        });
-        let answer = self.attempts(&span).await;
+        }));
+        let answer = self.attempts(&mut tab).await;
         if let Err(stop) = &answer {
-            span.fail(stop.word(), &stop.to_string());
+            tab.failed(stop);
         }
-        span.end();
         answer
     }
 
-    async fn attempts(&self, span: &Span) -> Result<Reply, Stop> {
+    async fn attempts(&self, tab: &mut Tab) -> Result<Reply, Stop> {
         let mut attempt = 1;
         let mut failures = retry::Failures::default();
         loop {
-            let error = match self.attempt(attempt, span).await? {
-                Ok(reply) => return Ok(reply),
+            let held = self.reserve().await?;
+            let mut pending = Pending::new(self, tab, attempt, held);
+            self.turn().await?;
+            let error = match pending.ask().await? {
+                Ok(reply) => return pending.answered(reply).await,
                 Err(error) => error,
             };
             failures = failures.and(&error);
@@ -103,18 +108,7 @@ impl Call<'_> {
                 retry::Next::Again(wait) => Some(wait),
                 retry::Next::Stop => None,
             };
-            let spent = bill::failed(&error, self.request, self.about.price);
-            self.shared.journal.note(Event::ModelFailed {
-                agent: self.who.clone(),
-                call: self.request.key.call,
-                attempt,
-                reason: error.to_string(),
-                retry_seconds: wait.map(|w| w.as_secs_f64()),
-                spent_tokens: spent.tokens as u64,
-                spent_usd: spent.cost_usd,
-                stop: wait.is_none().then(|| stop_of(&error).word().to_owned()),
-            });
-            self.failed(&error, attempt, wait, span);
+            pending.failed(&error, wait);
             let Some(wait) = wait else {
                 return Err(self.give_up(&error));
             };
@@ -135,112 +129,18 @@ impl Call<'_> {
         stop
     }
 
-    /// One attempt. The outer error ends the call; the inner one may be asked again.
-    async fn attempt(
-        &self,
-        attempt: u32,
-        span: &Span,
-    ) -> Result<Result<Reply, model::Error>, Stop> {
+    /// Reserves the worst case of one attempt.
+    async fn reserve(&self) -> Result<Held, Stop> {
         let cancel = &self.shared.stop.cancel;
         let worst = bill::worst(self.request, self.about.price);
-        let held = tokio::select! {
-            () = cancel.cancelled() => return Err(Stop::Cancelled),
-            held = self.shared.pot.reserve(worst) => held.map_err(refused)?,
-        };
-        tokio::select! {
-            () = cancel.cancelled() => {
-                held.settle(Amount::default());
-                return Err(Stop::Cancelled);
-            }
-            () = self.turn() => {}
-        }
-        let asked = Event::ModelAsked {
-            agent: self.who.clone(),
-            call: self.request.key.call,
-            attempt,
-            messages: self.request.messages.len(),
-            reserved_tokens: worst.tokens as u64,
-            reserved_usd: worst.cost_usd,
-            model: self.about.name.clone(),
-            terms: Some(Terms {
-                provider: self.about.provider.clone(),
-                host: self.about.host.clone(),
-                port: self.about.port,
-                reply_tokens: self.request.reply_tokens,
-                temperature: self.request.temperature,
-            }),
-            request_hash: model::request_hash(self.request),
-        };
-        self.shared
-            .journal
-            .append(asked)
-            .await
-            .map_err(environment)?;
-        let since = Instant::now();
         tokio::select! {
             () = cancel.cancelled() => Err(Stop::Cancelled),
-            answer = self.model.ask(self.request) => match answer {
-                Ok(reply) => self.settle(held, reply, since.elapsed(), attempt, span).await.map(Ok),
-                Err(error) => {
-                    held.settle(bill::failed(&error, self.request, self.about.price));
-                    if retry::is_limit(&error) {
-                        self.limited(&error, since);
-                    }
-                    Ok(Err(error))
-                }
-            },
+            held = self.shared.pot.reserve(worst) => held.map_err(refused),
         }
-    }
-
-    async fn settle(
-        &self,
-        held: Held,
-        reply: Reply,
-        elapsed: Duration,
-        attempts: u32,
-        span: &Span,
-    ) -> Result<Reply, Stop> {
-        self.shared.gates.answered(&self.about.provider);
-        let used = bill::used(reply.usage, self.about.price);
-        held.settle(used);
-        let cost = self.about.price.map(|_| used.cost_usd);
-        let usage = Usage {
-            input_tokens: reply.usage.input,
-            output_tokens: reply.usage.output,
-            cached_tokens: reply.usage.cached,
-            estimated: reply.usage.estimated,
-        };
-        let answered = Event::ModelAnswered {
-            agent: self.who.clone(),
-            call: self.request.key.call,
-            reply: serde_json::to_value(&reply).unwrap_or_default(),
-            usage,
-            cost_usd: cost,
-            seconds: elapsed.as_secs_f64(),
-        };
-        self.shared
-            .journal
-            .append(answered)
-            .await
-            .map_err(environment)?;
-        self.show(usage, cost);
-        self.doubt(&reply);
-        span.answered(&ChatEnd {
-            response_id: reply.id.clone(),
-            response_model: reply.model.clone(),
-            finish: finish_word(&reply.finish),
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cached_tokens: usage.cached_tokens,
-            estimated: usage.estimated,
-            cost_usd: cost,
-            attempts,
-        });
-        Ok(reply)
     }
 
     /// A server that leaves out what does not fit says nothing of it: its own figures give it away.
-    fn doubt(&self, reply: &Reply) {
+    pub(super) fn doubt(&self, reply: &Reply) {
         if self.about.recorded.is_some() || !bill::cut(reply.usage, self.request) {
             return;
         }
@@ -261,7 +161,15 @@ impl Call<'_> {
         }
     }
 
-    fn show(&self, usage: Usage, cost: Option<f64>) {
+    /// An attempt that used this came to no answer: the agent's own limit knows of it.
+    pub(super) fn lost(&self, usage: Usage) {
+        let tokens = usage.input_tokens + usage.output_tokens;
+        self.shared
+            .unanswered
+            .send_modify(|known| *known.entry(self.who.clone()).or_default() += tokens);
+    }
+
+    pub(super) fn show(&self, usage: Usage, cost: Option<f64>) {
         let tokens = usage.input_tokens + usage.output_tokens;
         self.shared.board.change(self.who.subtask.as_str(), |row| {
             row.tokens += tokens;
@@ -274,7 +182,7 @@ impl Call<'_> {
     }
 
     /// Waits for the gate, and says so where it is closed: who waits for others' limit is not stuck.
-    async fn turn(&self) {
+    async fn turn(&self) -> Result<(), Stop> {
         let server = &self.about.provider;
         let wait = self.shared.gates.closed_for(server);
         if !wait.is_zero() {
@@ -286,21 +194,18 @@ impl Call<'_> {
                 .board
                 .change(self.who.subtask.as_str(), |row| row.doing = line);
         }
-        self.shared.gates.pass(server).await;
+        tokio::select! {
+            () = self.shared.stop.cancel.cancelled() => Err(Stop::Cancelled),
+            () = self.shared.gates.pass(server) => Ok(()),
+        }
     }
 
     /// Tells all who ask this server of a limit that the request sent at `since` met.
-    fn limited(&self, error: &model::Error, since: Instant) {
+    pub(super) fn limited(&self, error: &model::Error, since: Instant) {
         let one = retry::Failures::default().and(error);
         if let retry::Next::Again(wait) = retry::next(error, one, jitter()) {
             self.shared.gates.limited(&self.about.provider, since, wait);
         }
-    }
-
-    /// An attempt that failed stands on the call's span too.
-    fn failed(&self, error: &model::Error, attempt: u32, wait: Option<Duration>, span: &Span) {
-        let wait = wait.map(|wait| wait.as_secs_f64());
-        tell_failed(span, attempt, &error.to_string(), wait);
     }
 
     /// Waits before try number `attempt`.
@@ -342,30 +247,8 @@ pub(in crate::run) fn bare(name: &str) -> &str {
     name.split_once('/').map_or(name, |(_, name)| name)
 }
 
-/// A failed attempt on the span of its call.
-pub(in crate::run) fn tell_failed(span: &Span, attempt: u32, reason: &str, wait: Option<f64>) {
-    let mut attributes = vec![
-        (names::ATTEMPT, attempt.into()),
-        (names::STATUS, reason.into()),
-    ];
-    if let Some(wait) = wait {
-        attributes.push((names::RETRY_SECONDS, wait.into()));
-    }
-    span.event(names::ATTEMPT_FAILED, attributes);
-}
-
 fn add(so_far: Option<f64>, more: Option<f64>) -> Option<f64> {
     more.map(|more| so_far.unwrap_or(0.0) + more)
-}
-
-pub(in crate::run) fn finish_word(finish: &model::Finish) -> String {
-    match finish {
-        model::Finish::Stop => "stop".to_owned(),
-        model::Finish::Calls => "tool_calls".to_owned(),
-        model::Finish::Length => "length".to_owned(),
-        model::Finish::Filtered => "content_filter".to_owned(),
-        model::Finish::Other(word) => word.clone(),
-    }
 }
 
 fn refused(refusal: Refusal) -> Stop {
@@ -375,7 +258,7 @@ fn refused(refusal: Refusal) -> Stop {
     }
 }
 
-fn stop_of(error: &model::Error) -> Stop {
+pub(super) fn stop_of(error: &model::Error) -> Stop {
     if let model::Error::Status {
         kind: StatusKind::ContextOverflow,
         ..
@@ -392,7 +275,7 @@ fn stop_of(error: &model::Error) -> Stop {
 }
 
 /// A journal that cannot be written ends the agent: nothing may happen that is not recorded.
-fn environment(error: crate::journal::Error) -> Stop {
+pub(super) fn environment(error: crate::journal::Error) -> Stop {
     Stop::Environment {
         reason: error.to_string(),
     }

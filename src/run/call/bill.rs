@@ -1,6 +1,6 @@
 //! What a model call may cost, and what it did: pure.
 
-use crate::model::{Error, Price, Request, Usage};
+use crate::model::{Price, Request, Usage};
 use crate::run::call::pot::Amount;
 
 /// The most that this request can cost: nothing cached, the whole reply limit used.
@@ -15,7 +15,7 @@ pub(in crate::run) fn worst(request: &Request, price: Option<Price>) -> Amount {
     }
 }
 
-/// What an answered call cost, cached input at its price weight.
+/// What an attempt cost, cached input at its price weight.
 pub(in crate::run) fn used(usage: Usage, price: Option<Price>) -> Amount {
     let fresh = usage.input.saturating_sub(usage.cached) as f64;
     let (cached, output) = (usage.cached as f64, usage.output as f64);
@@ -38,25 +38,6 @@ pub(in crate::run) fn used(usage: Usage, price: Option<Price>) -> Amount {
             tokens: fresh + cached + output,
             cost_usd: 0.0,
         },
-    }
-}
-
-/// What a failed attempt may have cost: a server that read the request and then fell silent or
-/// broke off may bill what it read; one that refused or was never reached bills nothing.
-pub(in crate::run) fn failed(error: &Error, request: &Request, price: Option<Price>) -> Amount {
-    match error {
-        Error::Timeout { .. } | Error::Cut { .. } => {
-            let input = estimate(request) as f64;
-            let cost = price.map_or(0.0, |p| input * p.input / 1e6);
-            Amount {
-                tokens: input,
-                cost_usd: cost,
-            }
-        }
-        Error::Connect { .. }
-        | Error::Status { .. }
-        | Error::NotRecorded { .. }
-        | Error::Setup { .. } => Amount::default(),
     }
 }
 
@@ -85,34 +66,13 @@ pub(in crate::run) fn estimate(request: &Request) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::model::{Key, Message};
 
     const PRICE: Price = Price {
         input: 10.0,
         cached_input: 1.0,
         output: 100.0,
     };
-
-    fn request() -> Request {
-        Request {
-            key: Key {
-                round: 1,
-                subtask: "a".into(),
-                role: "coder".into(),
-                call: 1,
-            },
-            messages: vec![Message::User {
-                text: "x".repeat(4000),
-            }],
-            tools: Vec::new(),
-            reply_tokens: 500,
-            temperature: None,
-            effort: None,
-        }
-    }
 
     #[test]
     fn cached_input_counts_at_its_price_weight() {
@@ -126,22 +86,5 @@ mod tests {
         assert!((priced.tokens - 290.0).abs() < 1e-9, "{priced:?}");
         assert!((priced.cost_usd - 0.0038).abs() < 1e-9, "{priced:?}");
         assert!((used(usage, None).tokens - 1010.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_a_silent_server_read_is_spent_and_a_refusal_is_not() {
-        let url = || "http://127.0.0.1/v1".to_owned();
-        let timeout = Error::Timeout {
-            url: url(),
-            limit: Duration::from_secs(1),
-        };
-        let spent = failed(&timeout, &request(), Some(PRICE));
-        assert!(spent.tokens >= 1000.0 && spent.cost_usd > 0.0, "{spent:?}");
-        assert!(spent.tokens < worst(&request(), Some(PRICE)).tokens);
-        let connect = Error::Connect {
-            url: url(),
-            reason: "refused".into(),
-        };
-        assert_eq!(failed(&connect, &request(), Some(PRICE)), Amount::default());
     }
 }

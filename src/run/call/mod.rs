@@ -8,5 +8,7 @@
 pub(in crate::run) mod ask;
 pub(in crate::run) mod bill;
 pub(in crate::run) mod gate;
+mod pending;
 pub(in crate::run) mod pot;
 pub(in crate::run) mod sent;
+pub(in crate::run) mod tab;

@@ -75,13 +75,37 @@ impl Pot {
         self.queue
             .send(Ask::Reserve { amount, answer })
             .map_err(|_| Refusal::Ended)?;
-        let granted = granted.await.map_err(|_| Refusal::Ended)?;
+        let mut asked = Asked {
+            amount,
+            granted,
+            queue: self.queue.clone(),
+        };
+        let granted = (&mut asked.granted).await.map_err(|_| Refusal::Ended)?;
         granted.map_err(Refusal::Limit)?;
         Ok(Held {
             amount,
             queue: self.queue.clone(),
             settled: false,
         })
+    }
+}
+
+/// A question for a part of the pot. What was granted to one that is gone is given back.
+struct Asked {
+    amount: Amount,
+    granted: oneshot::Receiver<Result<(), Limit>>,
+    queue: mpsc::UnboundedSender<Ask>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.granted.close();
+        if let Ok(Ok(())) = self.granted.try_recv() {
+            drop(self.queue.send(Ask::Settle {
+                held: self.amount,
+                used: Amount::default(),
+            }));
+        }
     }
 }
 
@@ -232,6 +256,17 @@ mod tests {
         let pot = pot(1000, None);
         drop(pot.reserve(tokens(900.0)).await.unwrap());
         assert!(pot.reserve(tokens(200.0)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_grant_that_nobody_waits_for_any_more_is_given_back() {
+        let pot = pot(1000, None);
+        let mut asking = Box::pin(pot.reserve(tokens(900.0)));
+        assert!(futures::poll!(&mut asking).is_pending());
+        // The pot grants it meanwhile.
+        tokio::task::yield_now().await;
+        drop(asking);
+        assert!(pot.reserve(tokens(900.0)).await.is_ok());
     }
 
     #[tokio::test]

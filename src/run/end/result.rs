@@ -109,15 +109,15 @@ fn others(state: &State) -> Vec<AgentResult> {
     let nodes = planned.chain(state.conflicts.iter().map(|conflict| &conflict.id));
     let told: BTreeSet<&Agent> = nodes.filter_map(|id| Some(agent(state, id)?.0)).collect();
     let rest = state.agents.iter().filter(|(who, _)| !told.contains(who));
-    rest.filter(|(_, agent)| agent.calls > 0)
+    rest.filter(|(_, agent)| agent.spent.is_any())
         .map(|(who, agent)| AgentResult {
             id: who.subtask.to_string(),
             role: who.role.to_string(),
             round: who.round,
             turns: agent.turns,
             tool_calls: agent.tool_calls,
-            usage: agent.usage,
-            cost_usd: agent.cost_usd,
+            usage: agent.spent.usage,
+            cost_usd: agent.spent.cost_usd,
             seconds: agent.ended.as_ref().map_or(0.0, |e| e.seconds),
         })
         .collect()
@@ -139,8 +139,8 @@ fn subtask(state: &State, round: u32, node: &Subtask) -> SubtaskResult {
         changed_files: end.map(|e| e.changed_files.clone()).unwrap_or_default(),
         turns: agent.turns,
         tool_calls: agent.tool_calls,
-        usage: agent.usage,
-        cost_usd: agent.cost_usd,
+        usage: agent.spent.usage,
+        cost_usd: agent.spent.cost_usd,
         seconds: agent.ended.as_ref().map_or(0.0, |e| e.seconds),
         snapshot: end
             .and_then(|e| e.snapshot.as_ref())
@@ -178,8 +178,8 @@ fn conflicts(state: &State, dir: &Path) -> Vec<ConflictResult> {
             kept: Some(kept(&conflict.id)),
             turns: agent.turns,
             tool_calls: agent.tool_calls,
-            usage: agent.usage,
-            cost_usd: agent.cost_usd,
+            usage: agent.spent.usage,
+            cost_usd: agent.spent.cost_usd,
             seconds: agent.ended.as_ref().map_or(0.0, |e| e.seconds),
         }
     };

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::agent::Stop;
 use crate::journal::{Agent, Event, Line};
-use crate::model::{About, Error, Key, Model, Recording, Replay, Reply, Request};
+use crate::model::{About, Error, Key, Meter, Model, Recording, Replay, Reply, Request};
 
 /// A recording that keeps in mind what it was asked for in vain.
 pub(in crate::run) struct Answers {
@@ -31,9 +31,13 @@ impl Answers {
 }
 
 impl Model for Answers {
-    fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
+    fn attempt<'a>(
+        &'a self,
+        request: &'a Request,
+        meter: Meter,
+    ) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(async move {
-            let answer = self.inner.ask(request).await;
+            let answer = self.inner.attempt(request, meter).await;
             if let Err(Error::NotRecorded { .. }) = &answer {
                 self.missing.send_modify(|missing| {
                     missing.insert(request.key.clone());

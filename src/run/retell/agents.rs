@@ -5,15 +5,15 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use super::chat::Chat;
 use super::{later, moment};
-use crate::agent::Stop;
+use crate::agent::{Resource, Stop};
 use crate::id::SubtaskId;
 use crate::journal::{Agent, AgentEnd, AgentKind, Event, Line, Terms, Usage};
-use crate::model::Reply;
 use crate::run::allow::egress;
-use crate::run::call::ask::{bare, finish_word, tell_failed};
+use crate::run::call::ask::bare;
 use crate::run::work::worker;
-use crate::trace::{AgentStart, ChatEnd, ChatStart, ExecStart, Span, Tracer};
+use crate::trace::{AgentStart, ChatStart, ExecStart, Span, Tracer};
 
 pub(super) struct Agents {
     root: Span,
@@ -36,14 +36,6 @@ struct At {
     answered: SystemTime,
     sandbox: ExecStart,
     ended: bool,
-}
-
-/// A call of a model that is not answered yet.
-struct Chat {
-    span: Span,
-    call: u32,
-    model: String,
-    attempts: u32,
 }
 
 /// A connection out of a sandbox, on the span it belongs to.
@@ -175,10 +167,8 @@ impl Agents {
         let nobody = || At::new(self.root.clone(), AgentStart::default(), time);
         let at = self.open.entry(agent.clone()).or_insert_with(nobody);
         if let Some(chat) = &mut at.chat
-            && chat.call == call
-            && chat.model == model
+            && chat.again(call, model)
         {
-            chat.attempts += 1;
             return;
         }
         at.cut();
@@ -195,12 +185,7 @@ impl Agents {
             temperature: terms.temperature,
             agent: agent.role.to_string(),
         });
-        at.chat = Some(Chat {
-            span,
-            call,
-            model: model.to_owned(),
-            attempts: 1,
-        });
+        at.chat = Some(Chat::open(span, call, model));
     }
 
     /// Goes on with the span of the process before; with another one where that had its end.
@@ -220,10 +205,14 @@ impl Agents {
         let Some(at) = self.open.get_mut(agent) else {
             return;
         };
-        at.cut();
-        at.ended = true;
         let stop = end.stop.clone();
         let stop: Option<Stop> = stop.and_then(|stop| serde_json::from_value(stop).ok());
+        match &stop {
+            // The pot had no room for another attempt of the call.
+            Some(stop @ Stop::RunLimit(limit)) if limit.of != Resource::Time => at.stop(stop),
+            _ => at.cut(),
+        }
+        at.ended = true;
         if let Some(stop) = stop {
             at.span.fail(stop.word(), &stop.without_quotes());
         }
@@ -266,9 +255,13 @@ impl At {
 
     /// A call without an answer was cut off.
     fn cut(&mut self) {
+        self.stop(&Stop::Cancelled);
+    }
+
+    /// A call without an answer came to this.
+    fn stop(&mut self, stop: &Stop) {
         if let Some(chat) = self.chat.take() {
-            chat.span.fail("cancelled", "cancelled");
-            chat.span.end();
+            chat.stopped(stop);
         }
     }
 
@@ -283,55 +276,13 @@ impl At {
 
     fn answered(&mut self, time: SystemTime, reply: &Value, usage: Usage, cost: Option<f64>) {
         self.answered = time;
-        let Some(chat) = self.chat.take() else {
-            return;
-        };
-        let reply: Option<Reply> = serde_json::from_value(reply.clone()).ok();
-        chat.span.answered(&ChatEnd {
-            response_id: reply.as_ref().and_then(|reply| reply.id.clone()),
-            response_model: reply.as_ref().and_then(|reply| reply.model.clone()),
-            finish: reply
-                .map(|reply| finish_word(&reply.finish))
-                .unwrap_or_default(),
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cached_tokens: usage.cached_tokens,
-            estimated: usage.estimated,
-            cost_usd: cost,
-            attempts: chat.attempts,
-        });
-        chat.span.end();
+        if let Some(chat) = self.chat.take() {
+            chat.answered(reply, usage, cost);
+        }
     }
 
     fn failed(&mut self, event: &Event) {
-        let Event::ModelFailed {
-            attempt,
-            reason,
-            retry_seconds,
-            stop,
-            ..
-        } = event
-        else {
-            return;
-        };
-        let Some(chat) = &self.chat else {
-            return;
-        };
-        tell_failed(&chat.span, *attempt, reason, *retry_seconds);
-        if retry_seconds.is_some() {
-            return;
-        }
-        let overflow = Stop::ContextOverflow { window: None };
-        let stop = match stop.as_deref() {
-            Some(word) if word == overflow.word() => overflow,
-            _ => Stop::Model {
-                reason: reason.clone(),
-                hint: String::new(),
-            },
-        };
-        chat.span.fail(stop.word(), &stop.without_quotes());
-        chat.span.end();
-        self.chat = None;
+        self.chat = self.chat.take().and_then(|chat| chat.failed(event));
     }
 
     fn sandboxed(&mut self, event: &Event) {

@@ -6,6 +6,7 @@
 //! Never: a fact; what the journal does not hold is left out of the trace and not made up.
 
 mod agents;
+mod chat;
 mod graph;
 
 use std::collections::BTreeMap;

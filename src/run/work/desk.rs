@@ -336,6 +336,11 @@ impl Checkpoint for Desk {
             .change(self.who.subtask.as_str(), |row| row.doing = line.to_owned());
     }
 
+    fn unanswered(&self) -> u64 {
+        let known = self.shared.unanswered.borrow();
+        known.get(&self.who).copied().unwrap_or_default()
+    }
+
     fn cancel(&self) -> &CancellationToken {
         &self.shared.stop.cancel
     }

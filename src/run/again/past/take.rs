@@ -106,13 +106,14 @@ impl Past {
                 agent,
                 spent_tokens,
                 spent_usd,
+                usage,
                 ..
             } => {
                 self.spend(Amount {
                     tokens: *spent_tokens as f64,
                     cost_usd: *spent_usd,
                 });
-                self.talk(agent, line).failed();
+                self.talk(agent, line).failed(usage.unwrap_or_default());
             }
             Event::ModelAnswered {
                 agent,
