@@ -38,6 +38,7 @@ pub mod memory;
 mod network;
 mod open;
 mod outbox;
+mod pace;
 mod pool;
 mod profile;
 mod pull;
