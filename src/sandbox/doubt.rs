@@ -8,6 +8,7 @@ use bollard::models::HostConfig;
 use wharf_toolbox::held::{Held, UNLIMITED};
 
 use super::facts::EngineFacts;
+use super::filter::Dialect;
 use super::{Error, Spec};
 
 /// What a sandbox is limited in.
@@ -96,7 +97,7 @@ pub(super) fn doubts(
         .iter()
         .filter_map(|line| line.doubt(facts))
         .collect();
-    found.extend(privileges(held, gvisor(spec, facts))?);
+    found.extend(privileges(held, gvisor(spec, facts), &facts.dialect)?);
     for warning in warnings {
         let limit = Limit::of(warning);
         let said = format!("the engine warned: {}", warning.trim());
@@ -233,7 +234,7 @@ fn gvisor(spec: &Spec, facts: &EngineFacts) -> bool {
 }
 
 /// gVisor answers system calls itself and filters none by the profile.
-fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
+fn privileges(held: &Held, gvisor: bool, dialect: &Dialect) -> Result<Option<Doubt>, Error> {
     let excess = match held {
         Held { user: Some(0), .. } => Some("process 1 runs as root"),
         Held {
@@ -248,6 +249,13 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
             seccomp: Some(0 | 1),
             ..
         } if !gvisor => Some("system calls are not filtered"),
+        Held {
+            listed: Some(0), ..
+        } if !gvisor => Some("system calls are filtered by another list than Wharf's"),
+        // What it was given is only the name of a file.
+        Held { listed: None, .. } if !gvisor && *dialect != Dialect::Docker => {
+            Some("system calls are not seen to be filtered by Wharf's list")
+        }
         _ => None,
     };
     let refuse = |reason: String| {
@@ -280,7 +288,8 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
         held.no_new_privileges,
         held.streams,
     ];
-    let unread = read.contains(&None) || (!gvisor && held.seccomp.is_none());
+    let filter = held.seccomp.zip(held.listed);
+    let unread = read.contains(&None) || (!gvisor && filter.is_none());
     Ok(unread.then(|| Doubt {
         limit: Limit::Privileges,
         holds: Holds::Unknown,
@@ -343,6 +352,7 @@ mod tests {
             streams: Some(0),
             traced: Some(0),
             seccomp: Some(2),
+            listed: Some(1),
         }
     }
 
@@ -532,6 +542,7 @@ mod tests {
         assert_eq!(seen(&shared(Some(0), None), &facts()), []);
         let unfiltered = Held {
             seccomp: Some(0),
+            listed: Some(0),
             ..whole()
         };
         assert!(error(unfiltered.clone()).contains("filtered"));
@@ -540,5 +551,41 @@ mod tests {
             ..facts()
         };
         assert_eq!(seen(&unfiltered, &gvisor), []);
+    }
+
+    #[test]
+    fn a_list_that_is_not_wharfs_is_refused_and_podman_must_show_that_it_is() {
+        let podman = EngineFacts {
+            dialect: Dialect::Podman {
+                list: "/s/list.json".into(),
+            },
+            ..facts()
+        };
+        let held = |listed| Held { listed, ..whole() };
+        let found = |facts: &EngineFacts, listed| {
+            let found = doubts(&spec(), facts, &held(listed), &[], None);
+            found
+                .map(|found| found.len())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            (found(&facts(), Some(1)), found(&podman, Some(1))),
+            (Ok(0), Ok(0))
+        );
+        for engine in [&facts(), &podman] {
+            let told = found(engine, Some(0)).unwrap_err();
+            assert!(told.contains("another list"), "{told}");
+        }
+        let told = found(&podman, None).unwrap_err();
+        assert!(told.contains("not seen"), "{told}");
+        assert_eq!(
+            seen(&held(None), &facts()),
+            [(Limit::Privileges, Holds::Unknown)]
+        );
+        let gvisor = EngineFacts {
+            default_runtime: "runsc".into(),
+            ..podman
+        };
+        assert_eq!(found(&gvisor, Some(0)), Ok(0));
     }
 }

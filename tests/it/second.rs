@@ -34,7 +34,7 @@ struct Daemon {
 }
 
 /// None, and that said aloud, unless somebody asked for these tests.
-fn wanted() -> Option<()> {
+pub(crate) fn wanted() -> Option<()> {
     if std::env::var("WHARF_TEST_DAEMON").as_deref() == Ok("1") {
         return Some(());
     }
@@ -130,7 +130,7 @@ impl Drop for Daemon {
     }
 }
 
-fn which(name: &str) -> Option<PathBuf> {
+pub(crate) fn which(name: &str) -> Option<PathBuf> {
     let places = ["/usr/local/bin", "/usr/bin", "/usr/sbin"];
     let mut paths = places.iter().map(|place| Path::new(place).join(name));
     paths.find(|path| path.exists())

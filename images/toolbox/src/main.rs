@@ -18,6 +18,7 @@ mod ignore;
 mod lent;
 mod limits;
 mod link;
+mod mark;
 mod oom;
 mod outcome;
 mod output;
@@ -189,6 +190,7 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         held: Held {
             streams: seen.streams,
             traced: seen.traced,
+            listed: mark::seen(),
             ..group::held()
         },
         proxy,
