@@ -9,7 +9,7 @@ use wharf_toolbox::held::{Held, UNLIMITED};
 
 use super::facts::EngineFacts;
 use super::filter::Dialect;
-use super::{Error, Spec};
+use super::{Error, Network, Spec};
 
 /// What a sandbox is limited in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,6 +98,7 @@ pub(super) fn doubts(
         .filter_map(|line| line.doubt(facts))
         .collect();
     found.extend(privileges(held, gvisor(spec, facts), &facts.dialect)?);
+    found.extend(network(spec, held)?);
     for warning in warnings {
         let limit = Limit::of(warning);
         let said = format!("the engine warned: {}", warning.trim());
@@ -233,6 +234,22 @@ fn gvisor(spec: &Spec, facts: &EngineFacts) -> bool {
     runtime.contains("runsc")
 }
 
+/// A way out that nobody asked for is an error whatever the plan says, as a privilege is.
+fn network(spec: &Spec, held: &Held) -> Result<Option<Doubt>, Error> {
+    match (&spec.network, held.network) {
+        (Network::Full, _) | (_, Some(0)) => Ok(None),
+        (_, Some(_)) => Err(Error::Engine {
+            operation: "checking the container's network",
+            reason: "the engine gave it a network, although none was asked for".to_owned(),
+        }),
+        (_, None) => Ok(Some(Doubt {
+            limit: Limit::Other,
+            holds: Holds::Unknown,
+            text: "whether it has no network could not be read".to_owned(),
+        })),
+    }
+}
+
 /// gVisor answers system calls itself and filters none by the profile.
 fn privileges(held: &Held, gvisor: bool, dialect: &Dialect) -> Result<Option<Doubt>, Error> {
     let excess = match held {
@@ -300,7 +317,7 @@ fn privileges(held: &Held, gvisor: bool, dialect: &Dialect) -> Result<Option<Dou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{FileLimits, Image, Labels, Network};
+    use crate::sandbox::{FileLimits, Image, Labels};
 
     fn spec() -> Spec {
         let text = String::new;
@@ -353,6 +370,7 @@ mod tests {
             traced: Some(0),
             seccomp: Some(2),
             listed: Some(1),
+            network: Some(0),
         }
     }
 
@@ -437,6 +455,7 @@ mod tests {
             Limit::OpenFiles,
             Limit::FileSize,
             Limit::Privileges,
+            Limit::Other,
         ];
         assert_eq!(
             seen(&Held::default(), &facts()),
@@ -551,6 +570,25 @@ mod tests {
             ..facts()
         };
         assert_eq!(seen(&unfiltered, &gvisor), []);
+    }
+
+    #[test]
+    fn a_network_that_nobody_asked_for_is_refused() {
+        let held = |network| Held { network, ..whole() };
+        let told = doubts(&spec(), &facts(), &held(Some(1)), &[], None).unwrap_err();
+        assert!(told.to_string().contains("none was asked for"), "{told}");
+        assert_eq!(
+            seen(&held(None), &facts()),
+            [(Limit::Other, Holds::Unknown)]
+        );
+        let full = Spec {
+            network: Network::Full,
+            ..spec()
+        };
+        for network in [Some(1), Some(0), None] {
+            let found = doubts(&full, &facts(), &held(network), &[], None);
+            assert_eq!(found.unwrap(), []);
+        }
     }
 
     #[test]

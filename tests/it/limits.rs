@@ -165,7 +165,7 @@ async fn a_limit_that_the_engine_drops_is_warned_of_once_a_run_and_refused_when_
 type Way = fn(&mut Value);
 
 /// What an engine makes of a container in its own way, and what is said of it.
-const OWN_WAYS: [(&str, Way, &str); 3] = [
+const OWN_WAYS: [(&str, Way, &str); 4] = [
     (
         "a list of its own",
         |host| {
@@ -178,6 +178,11 @@ const OWN_WAYS: [(&str, Way, &str); 3] = [
         "no list",
         |host| host["SecurityOpt"] = json!(["no-new-privileges:true", "seccomp=unconfined"]),
         "system calls are not filtered",
+    ),
+    (
+        "a network",
+        |host| host["NetworkMode"] = json!("bridge"),
+        "none was asked for",
     ),
     (
         "capabilities",

@@ -35,6 +35,8 @@ pub struct Held {
     pub seccomp: Option<u64>,
     /// 1 when it is Wharf's own list by which they are, 0 when it is not.
     pub listed: Option<u64>,
+    /// 1 when a route leads out of the container, 0 when none does.
+    pub network: Option<u64>,
     /// 1 when commands can take up the streams of process 1, 0 when they cannot.
     pub streams: Option<u64>,
     /// 1 when commands can trace process 1 or read its memory, 0 when they cannot.
