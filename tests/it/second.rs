@@ -100,6 +100,7 @@ impl Daemon {
     /// Ends it in the given way and starts it again.
     async fn restart(&mut self, signal: rustix::process::Signal) {
         self.end(signal);
+        forget_containerd(self.dir.path()).await;
         self.child = spawn(self.dir.path(), &self.more);
         self.answers().await;
     }
@@ -134,6 +135,25 @@ pub(crate) fn which(name: &str) -> Option<PathBuf> {
     let places = ["/usr/local/bin", "/usr/bin", "/usr/sbin"];
     let mut paths = places.iter().map(|place| Path::new(place).join(name));
     paths.find(|path| path.exists())
+}
+
+/// A daemon that is killed takes its containerd with it; whoever is process 1 of this machine may take its
+/// time to bury that one, and a new daemon would wait for the dead.
+async fn forget_containerd(dir: &Path) {
+    let file = dir.join("exec/containerd/containerd.pid");
+    let Ok(pid) = std::fs::read_to_string(&file) else {
+        return;
+    };
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    let end = Instant::now() + START;
+    while alive() {
+        assert!(Instant::now() < end, "containerd {pid} outlives its daemon");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    drop(std::fs::remove_file(file));
 }
 
 /// A network namespace of its own: a daemon rules over the bridges of the one it is in.
