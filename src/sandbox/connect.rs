@@ -1,14 +1,15 @@
 //! Finding the engine: which addresses, in which order, whether one answers.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Error;
 use super::dial::{self, Line, Refusal};
 use super::docker::Docker;
 use super::egress::Credential;
-use super::facts::{Info, describe};
+use super::facts::{EngineFacts, Info, describe};
+use super::filter::{self, Dialect};
 
 /// How long an engine may take to answer its first question.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
@@ -160,7 +161,9 @@ async fn greet(
     let line = dial::dial(candidate, options.ssh.as_deref())?;
     let asked = async { tokio::try_join!(line.api.version(), line.api.info()) };
     match tokio::time::timeout(limit, asked).await {
-        Ok(Ok((version, info))) => usable(describe(version, info)).map(|info| (line, info)),
+        Ok(Ok((version, info))) => {
+            usable(describe(version, info), candidate, &options.state).map(|info| (line, info))
+        }
         Ok(Err(fault)) => Err(dial::refusal(candidate, &line, &fault)),
         Err(_) => Err(Refusal::new(
             line.with_complaint(format!("no answer within {} ms", limit.as_millis())),
@@ -168,17 +171,30 @@ async fn greet(
     }
 }
 
-/// An engine that cannot make the container that is asked for is none: Podman (4.3.1, tried) reads a
-/// seccomp profile only from a file of its own machine, and Wharf sends one.
-fn usable(info: Info) -> Result<Info, Refusal> {
-    match info.product {
-        "Podman" => Err(Refusal::new(format!(
-            "Podman {} takes no seccomp profile from its client, so that containers would be \
-             open; Wharf needs Docker",
-            info.version
-        ))),
-        _ => Ok(info),
+/// Podman (4.3.1, tried) reads the list of system calls from a file of its own machine, whatever its
+/// client sends, so it serves where that machine is this one. An engine that does not hold a container
+/// to the list is none.
+fn usable(info: Info, candidate: &Candidate, state: &Path) -> Result<Info, Refusal> {
+    if info.product != "Podman" {
+        return Ok(info);
     }
+    let version = &info.version;
+    if !dial::is_local(&candidate.address) {
+        return Err(Refusal::new(format!(
+            "Podman {version} takes no seccomp profile from its client, only from a file of its own \
+             machine; Wharf uses it through a socket of this machine, or Docker"
+        )));
+    }
+    let list = filter::keep(state).map_err(|reason| {
+        Refusal::new(format!(
+            "Podman {version} reads its seccomp profile from a file, which could not be made: {reason}"
+        ))
+    })?;
+    let facts = EngineFacts {
+        dialect: Dialect::Podman { list },
+        ..info.facts
+    };
+    Ok(Info { facts, ..info })
 }
 
 #[cfg(test)]
@@ -186,19 +202,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_that_would_leave_a_container_open_is_none() {
-        let info = |product| Info {
-            product,
-            version: "4.3.1".to_owned(),
-            ..Info::default()
+    fn podman_serves_where_it_can_read_what_is_written_here() {
+        let state = tempfile::tempdir().unwrap();
+        let found = |product, address: &str, state: &Path| {
+            let info = Info {
+                product,
+                version: "4.3.1".to_owned(),
+                ..Info::default()
+            };
+            let usable = usable(info, &Candidate::new(address, "a test"), state);
+            usable.map_err(|refusal| refusal.reason)
         };
-        assert!(usable(info("Docker")).is_ok());
-        let refusal = usable(info("Podman")).err().map(|refusal| refusal.reason);
-        assert!(
-            refusal
-                .unwrap()
-                .starts_with("Podman 4.3.1 takes no seccomp profile")
-        );
+        let docker = found("Docker", "tcp://a:1", state.path()).unwrap();
+        assert_eq!(docker.facts.dialect, Dialect::Docker);
+        assert!(!state.path().join("seccomp").exists());
+        let near = found("Podman", "unix:///run/podman/podman.sock", state.path()).unwrap();
+        let Dialect::Podman { list } = near.facts.dialect else {
+            panic!("taken for Docker");
+        };
+        assert!(list.starts_with(state.path()) && list.is_file());
+        for far in ["tcp://a:1", "ssh://a", "https://a"] {
+            let reason = found("Podman", far, state.path()).unwrap_err();
+            assert!(
+                reason.starts_with("Podman 4.3.1 takes no seccomp profile"),
+                "{reason}"
+            );
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let reason = found("Podman", "unix:///a", file.path()).unwrap_err();
+        assert!(reason.contains("could not be made"), "{reason}");
     }
 
     fn asked(host: &str) -> Options {

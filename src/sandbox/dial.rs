@@ -56,6 +56,14 @@ impl Line {
     }
 }
 
+/// True for a socket of this machine; what comes out at its other end may still be elsewhere.
+pub(super) fn is_local(address: &str) -> bool {
+    let scheme = address
+        .split_once("://")
+        .map_or("unix", |(scheme, _)| scheme);
+    scheme == "unix"
+}
+
 /// A client for the address; bollard's own `connect_with_host` would read the environment.
 pub(super) fn dial(candidate: &Candidate, ssh: Option<&Path>) -> Result<Line, Refusal> {
     let (address, tls) = (candidate.address.as_str(), &candidate.tls);

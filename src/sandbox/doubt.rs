@@ -8,7 +8,8 @@ use bollard::models::HostConfig;
 use wharf_toolbox::held::{Held, UNLIMITED};
 
 use super::facts::EngineFacts;
-use super::{Error, Spec};
+use super::filter::Dialect;
+use super::{Error, Network, Spec};
 
 /// What a sandbox is limited in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,7 +97,8 @@ pub(super) fn doubts(
         .iter()
         .filter_map(|line| line.doubt(facts))
         .collect();
-    found.extend(privileges(held, gvisor(spec, facts))?);
+    found.extend(privileges(held, gvisor(spec, facts), &facts.dialect)?);
+    found.extend(network(spec, held)?);
     for warning in warnings {
         let limit = Limit::of(warning);
         let said = format!("the engine warned: {}", warning.trim());
@@ -232,8 +234,24 @@ fn gvisor(spec: &Spec, facts: &EngineFacts) -> bool {
     runtime.contains("runsc")
 }
 
+/// A way out that nobody asked for is an error whatever the plan says, as a privilege is.
+fn network(spec: &Spec, held: &Held) -> Result<Option<Doubt>, Error> {
+    match (&spec.network, held.network) {
+        (Network::Full, _) | (_, Some(0)) => Ok(None),
+        (_, Some(_)) => Err(Error::Engine {
+            operation: "checking the container's network",
+            reason: "the engine gave it a network, although none was asked for".to_owned(),
+        }),
+        (_, None) => Ok(Some(Doubt {
+            limit: Limit::Other,
+            holds: Holds::Unknown,
+            text: "whether it has no network could not be read".to_owned(),
+        })),
+    }
+}
+
 /// gVisor answers system calls itself and filters none by the profile.
-fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
+fn privileges(held: &Held, gvisor: bool, dialect: &Dialect) -> Result<Option<Doubt>, Error> {
     let excess = match held {
         Held { user: Some(0), .. } => Some("process 1 runs as root"),
         Held {
@@ -248,6 +266,13 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
             seccomp: Some(0 | 1),
             ..
         } if !gvisor => Some("system calls are not filtered"),
+        Held {
+            listed: Some(0), ..
+        } if !gvisor => Some("system calls are filtered by another list than Wharf's"),
+        // What it was given is only the name of a file.
+        Held { listed: None, .. } if !gvisor && *dialect != Dialect::Docker => {
+            Some("system calls are not seen to be filtered by Wharf's list")
+        }
         _ => None,
     };
     let refuse = |reason: String| {
@@ -280,7 +305,8 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
         held.no_new_privileges,
         held.streams,
     ];
-    let unread = read.contains(&None) || (!gvisor && held.seccomp.is_none());
+    let filter = held.seccomp.zip(held.listed);
+    let unread = read.contains(&None) || (!gvisor && filter.is_none());
     Ok(unread.then(|| Doubt {
         limit: Limit::Privileges,
         holds: Holds::Unknown,
@@ -291,7 +317,7 @@ fn privileges(held: &Held, gvisor: bool) -> Result<Option<Doubt>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{FileLimits, Image, Labels, Network};
+    use crate::sandbox::{FileLimits, Image, Labels};
 
     fn spec() -> Spec {
         let text = String::new;
@@ -343,6 +369,8 @@ mod tests {
             streams: Some(0),
             traced: Some(0),
             seccomp: Some(2),
+            listed: Some(1),
+            network: Some(0),
         }
     }
 
@@ -427,6 +455,7 @@ mod tests {
             Limit::OpenFiles,
             Limit::FileSize,
             Limit::Privileges,
+            Limit::Other,
         ];
         assert_eq!(
             seen(&Held::default(), &facts()),
@@ -532,6 +561,7 @@ mod tests {
         assert_eq!(seen(&shared(Some(0), None), &facts()), []);
         let unfiltered = Held {
             seccomp: Some(0),
+            listed: Some(0),
             ..whole()
         };
         assert!(error(unfiltered.clone()).contains("filtered"));
@@ -540,5 +570,60 @@ mod tests {
             ..facts()
         };
         assert_eq!(seen(&unfiltered, &gvisor), []);
+    }
+
+    #[test]
+    fn a_network_that_nobody_asked_for_is_refused() {
+        let held = |network| Held { network, ..whole() };
+        let told = doubts(&spec(), &facts(), &held(Some(1)), &[], None).unwrap_err();
+        assert!(told.to_string().contains("none was asked for"), "{told}");
+        assert_eq!(
+            seen(&held(None), &facts()),
+            [(Limit::Other, Holds::Unknown)]
+        );
+        let full = Spec {
+            network: Network::Full,
+            ..spec()
+        };
+        for network in [Some(1), Some(0), None] {
+            let found = doubts(&full, &facts(), &held(network), &[], None);
+            assert_eq!(found.unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_not_wharfs_is_refused_and_podman_must_show_that_it_is() {
+        let podman = EngineFacts {
+            dialect: Dialect::Podman {
+                list: "/s/list.json".into(),
+            },
+            ..facts()
+        };
+        let held = |listed| Held { listed, ..whole() };
+        let found = |facts: &EngineFacts, listed| {
+            let found = doubts(&spec(), facts, &held(listed), &[], None);
+            found
+                .map(|found| found.len())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            (found(&facts(), Some(1)), found(&podman, Some(1))),
+            (Ok(0), Ok(0))
+        );
+        for engine in [&facts(), &podman] {
+            let told = found(engine, Some(0)).unwrap_err();
+            assert!(told.contains("another list"), "{told}");
+        }
+        let told = found(&podman, None).unwrap_err();
+        assert!(told.contains("not seen"), "{told}");
+        assert_eq!(
+            seen(&held(None), &facts()),
+            [(Limit::Privileges, Holds::Unknown)]
+        );
+        let gvisor = EngineFacts {
+            default_runtime: "runsc".into(),
+            ..podman
+        };
+        assert_eq!(found(&gvisor, Some(0)), Ok(0));
     }
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use bollard::models::{SystemInfo, SystemVersion};
 
 use super::Limit;
+use super::filter::Dialect;
 
 /// What the engine can do, as far as the profile depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineFacts {
+    pub dialect: Dialect,
     pub apparmor: bool,
     pub seccomp: bool,
     /// The engine understands private cgroup namespaces (API 1.41).
@@ -44,7 +46,7 @@ pub struct Info {
     pub facts: EngineFacts,
 }
 
-/// What the engine's answers say; the address and how it was found are the caller's to fill in.
+/// What the engine's answers say; the address, how it was found and its dialect are the caller's to fill in.
 pub(super) fn describe(version: SystemVersion, info: SystemInfo) -> Info {
     let product = product(&version);
     let api = version.api_version.unwrap_or_default();
@@ -53,6 +55,7 @@ pub(super) fn describe(version: SystemVersion, info: SystemInfo) -> Info {
         options.iter().any(|option| option.contains(word))
     };
     let facts = EngineFacts {
+        dialect: Dialect::default(),
         apparmor: has("name=apparmor"),
         seccomp: has("name=seccomp"),
         cgroupns: at_least(&api, (1, 41)),

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
 use wharf_toolbox::message::{Reply, Request};
 
 use super::remote::{FILES, Remote};
@@ -46,16 +45,17 @@ impl Remote {
             index: history.index.len() as u64,
         };
         let limit = FILES + Duration::from_secs(history.bytes() >> 20);
+        let mut call = self.link.open(&request)?;
+        let pace = call.pace();
         let talk = async {
-            let mut call = self.link.open(&request)?;
             // An answer that came too early says why.
             let _ =
                 call.send(history.pack.clone()).await? && call.send(history.index.clone()).await?;
             call.finish();
             call.reply(0).await
         };
-        match timeout(limit, talk).await {
-            Err(_) => Err(self.late("history", limit)),
+        match pace.hold(limit, talk).await {
+            Err(limit) => Err(self.late("history", limit)),
             Ok(Err(error)) => Err(error),
             // What it could not write it has removed again: the agent has one commit then.
             Ok(Ok((Reply::Written | Reply::Told { .. }, _))) => Ok(()),

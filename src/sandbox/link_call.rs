@@ -8,6 +8,7 @@ use wharf_toolbox::message::{Reply, Signal};
 use wharf_toolbox::wire::{CREDIT, Frame, Kind, MAX_DATA, due};
 
 use super::link::{Event, Word, why_closed};
+use super::pace::Pace;
 use super::{Break, Cause, Error};
 
 /// One call; when it is dropped before its reply, the toolbox is told to end it.
@@ -21,6 +22,7 @@ pub(super) struct Call {
     owed: u32,
     body: BytesMut,
     reply: Option<Reply>,
+    pace: Pace,
 }
 
 impl Call {
@@ -41,7 +43,13 @@ impl Call {
             owed: 0,
             body,
             reply: None,
+            pace: Pace::default(),
         }
+    }
+
+    /// Of the bytes that cross for this call, from now on.
+    pub(super) fn pace(&self) -> Pace {
+        self.pace.clone()
     }
 
     /// Sends bytes of the request as credit allows; false when the reply was there before all were
@@ -102,13 +110,17 @@ impl Call {
     async fn hear(&mut self) -> Result<(), Error> {
         match self.events.recv().await {
             Some(Event::Data(bytes)) => {
+                self.pace.crossed(bytes.len());
                 self.body.extend_from_slice(&bytes);
                 self.owed += u32::try_from(bytes.len()).unwrap_or(0);
                 if let Some(amount) = due(&mut self.owed) {
                     self.say(Frame::credit(self.channel, amount));
                 }
             }
-            Some(Event::Credit(amount)) => self.credit += amount as usize,
+            Some(Event::Credit(amount)) => {
+                self.pace.crossed(amount as usize);
+                self.credit += amount as usize;
+            }
             Some(Event::Close(reply)) => self.reply = Some(reply),
             None => {
                 return Err(why_closed(&self.reason));

@@ -9,6 +9,7 @@ use bollard::models::{
 
 use super::egress::VARIABLES;
 use super::facts::EngineFacts;
+use super::filter::Dialect;
 use super::{Error, FileLimits, Labels, Network, Spec};
 
 /// Where the baked image holds the toolbox.
@@ -19,8 +20,6 @@ pub const HOME: &str = "/home/agent";
 pub const TMPDIR: &str = "/home/agent/.tmp";
 /// The agent's user and group, by number: the image need not know them.
 pub const USER: &str = "1000:1000";
-/// The system calls a sandbox may make, sent to the engine as text.
-const SECCOMP: &str = include_str!("../../docker/seccomp.json");
 /// Bytes of /tmp; the spool of long outputs is there.
 const TMP: u64 = 256 << 20;
 /// Bytes that must remain of the memory limit when /tmp is full, or a full /tmp would kill every
@@ -84,6 +83,13 @@ pub fn check(spec: &Spec, facts: &EngineFacts) -> Result<(), Error> {
         return refuse("the engine has no seccomp, without which no sandbox is opened".to_owned());
     }
     match &spec.runtime {
+        // It would run what it always does, and say nothing.
+        Some(runtime) if facts.dialect != Dialect::Docker && *runtime != facts.default_runtime => {
+            refuse(format!(
+                "Podman takes no runtime from its clients; set {runtime} as the one it uses \
+                 (containers.conf), or drop sandbox.runtime"
+            ))
+        }
         Some(runtime) if !facts.runtimes.contains(runtime) => refuse(format!(
             "the engine has no runtime {runtime}; it has {}",
             facts
@@ -153,7 +159,7 @@ fn host(spec: &Spec, facts: &EngineFacts, network: Option<&str>) -> HostConfig {
             name: Some(RestartPolicyNameEnum::NO),
             maximum_retry_count: None,
         }),
-        tmpfs: Some(HashMap::from([("/tmp".to_owned(), tmp_options())])),
+        tmpfs: Some(HashMap::from([("/tmp".to_owned(), tmp_options(facts))])),
         oom_score_adj: Some(500),
         runtime: spec.runtime.clone(),
         ..HostConfig::default()
@@ -161,17 +167,18 @@ fn host(spec: &Spec, facts: &EngineFacts, network: Option<&str>) -> HostConfig {
 }
 
 /// /tmp may hold programs: workspace and home may too, so forbidding it here would stop no one and
-/// break tools that build and run there.
-fn tmp_options() -> String {
-    format!("rw,exec,nosuid,nodev,size={TMP},nr_inodes=50k,mode=1777")
+/// break tools that build and run there. Where its files cannot be counted, each still costs memory.
+fn tmp_options(facts: &EngineFacts) -> String {
+    let files = match facts.dialect {
+        Dialect::Docker => ",nr_inodes=50k",
+        Dialect::Podman { .. } => "",
+    };
+    format!("rw,exec,nosuid,nodev,size={TMP}{files},mode=1777")
 }
 
 fn security(facts: &EngineFacts) -> Vec<String> {
-    let mut list = vec![
-        "no-new-privileges:true".to_owned(),
-        format!("seccomp={SECCOMP}"),
-    ];
-    if facts.apparmor {
+    let mut list = vec!["no-new-privileges:true".to_owned(), facts.dialect.option()];
+    if facts.apparmor && facts.dialect == Dialect::Docker {
         list.push("apparmor=docker-default".to_owned());
     }
     list
@@ -302,6 +309,33 @@ mod tests {
     }
 
     #[test]
+    fn podman_is_given_a_file_and_nothing_that_it_does_not_take() {
+        let podman = EngineFacts {
+            dialect: Dialect::Podman {
+                list: "/s/list.json".into(),
+            },
+            apparmor: true,
+            runtimes: ["crun".to_owned(), "runsc".to_owned()].into(),
+            default_runtime: "crun".to_owned(),
+            ..facts()
+        };
+        let host = profile(&spec(), &podman, None).host_config.unwrap();
+        assert_eq!(
+            host.security_opt.unwrap(),
+            ["no-new-privileges:true", "seccomp=/s/list.json"]
+        );
+        let tmp = &host.tmpfs.unwrap()["/tmp"];
+        assert!(tmp.contains("size=") && !tmp.contains("nr_inodes"), "{tmp}");
+        let under = |runtime: &str| Spec {
+            runtime: Some(runtime.to_owned()),
+            ..spec()
+        };
+        assert!(check(&under("crun"), &podman).is_ok() && check(&spec(), &podman).is_ok());
+        let told = check(&under("runsc"), &podman).unwrap_err().to_string();
+        assert!(told.contains("takes no runtime"), "{told}");
+    }
+
+    #[test]
     fn a_network_is_joined_only_when_the_spec_says_full() {
         let net = |spec: &Spec, name| {
             profile(spec, &facts(), name)
@@ -355,32 +389,5 @@ mod tests {
         assert_eq!(Labels::from_map(&map), Some(labels));
         map.remove(RUN);
         assert_eq!(Labels::from_map(&map), None);
-    }
-
-    #[test]
-    fn the_seccomp_profile_denies_what_it_must() {
-        let json: serde_json::Value = serde_json::from_str(SECCOMP).unwrap();
-        assert_eq!(json["defaultAction"], "SCMP_ACT_ERRNO");
-        let allowed = |name: &str| {
-            json["syscalls"].as_array().unwrap().iter().any(|rule| {
-                rule["action"] == "SCMP_ACT_ALLOW"
-                    && rule.get("args").is_none()
-                    && rule["names"].as_array().unwrap().iter().any(|n| n == name)
-            })
-        };
-        for name in [
-            "ptrace",
-            "mount",
-            "bpf",
-            "io_uring_setup",
-            "unshare",
-            "mknod",
-            "mknodat",
-            "clone",
-            "socket",
-        ] {
-            assert!(!allowed(name), "{name}");
-        }
-        assert!(allowed("fchmodat2") && allowed("execve"));
     }
 }

@@ -28,7 +28,8 @@ use super::{
 
 /// What a command's answer may take on top of its own time: killing it, and saying so.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
-/// What a call on files may take, besides a second for each `RATE` bytes.
+/// What a call on files may take, besides a second for each `RATE` bytes, and the time that these take to
+/// cross a slow line.
 pub(super) const FILES: Duration = Duration::from_secs(60);
 const RATE: u64 = 1 << 20;
 /// Most bytes of a list, of the lines of a search, and of a scan's records.
@@ -189,8 +190,9 @@ impl Remote {
         let what = verb(&request);
         let bytes = (most.min(RECORDS) + body.len()) as u64;
         let limit = FILES + Duration::from_secs(bytes.min(64 << 20) / RATE);
+        let mut call = self.link.open(&request)?;
+        let pace = call.pace();
         let talk = async {
-            let mut call = self.link.open(&request)?;
             // Nobody waits for the end of a request that is whole in its opening.
             if matches!(request, Request::Write { .. }) {
                 let whole = call.send(body).await?;
@@ -204,8 +206,8 @@ impl Remote {
             }
             call.reply(most).await
         };
-        match timeout(limit, talk).await {
-            Err(_) => Err(self.late(what, limit)),
+        match pace.hold(limit, talk).await {
+            Err(limit) => Err(self.late(what, limit)),
             Ok(Err(error)) => Err(error),
             Ok(Ok((Reply::Told { text }, _))) => match claims::told(&text) {
                 Ok(()) => Ok(Err(text)),

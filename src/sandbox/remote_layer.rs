@@ -2,7 +2,6 @@
 //! what the toolbox knows.
 
 use bytes::Bytes;
-use tokio::time::timeout;
 use wharf_toolbox::ledger;
 use wharf_toolbox::message::{Reply, Request};
 
@@ -19,7 +18,11 @@ impl Remote {
         };
         let call = self.link.open(&request)?;
         let limit = FILES + remote_tree::allowance(tree);
-        match timeout(limit, remote_tree::upload(call, below, tree)).await {
+        let pace = call.pace();
+        match pace
+            .hold(limit, remote_tree::upload(call, below, tree))
+            .await
+        {
             Ok(Ok(sent)) => Ok(sent),
             Ok(Err(Error::Broken { cause, reason })) => Err(self.link.break_off(cause, reason)),
             Ok(Err(error)) => {
@@ -27,7 +30,7 @@ impl Remote {
                 self.link.break_off(Cause::Unable, reason);
                 Err(error)
             }
-            Err(_) => Err(self.late("upload", limit)),
+            Err(limit) => Err(self.late("upload", limit)),
         }
     }
 

@@ -61,7 +61,10 @@ impl Docker {
             ..ListImagesOptions::default()
         };
         let call = self.api.list_images(Some(options));
-        let list = call::bounded("listing images", SHORT, call).await?;
+        let mut list = call::bounded("listing images", SHORT, call).await?;
+        for image in &mut list {
+            image.parent_id = whole(std::mem::take(&mut image.parent_id));
+        }
         let mut rows = rows(&list, &self.used_images().await?);
         for row in rows.iter_mut().filter(|row| row.cached) {
             row.last_used = self.last_used(&row.name).await?.max(row.created);
@@ -129,8 +132,9 @@ fn rows(list: &[ImageSummary], used: &HashSet<String>) -> Vec<ImageRow> {
             let mut names: Vec<String> = image
                 .repo_tags
                 .iter()
+                .map(|tag| short(tag))
                 .filter(|tag| ours(tag))
-                .cloned()
+                .map(str::to_owned)
                 .collect();
             let cached = matches!(kind, Some("baked" | "layer" | "built"));
             if cached && nameless(image) && !parents.contains(image.id.as_str()) {
@@ -178,6 +182,20 @@ fn bytes(size: i64) -> u64 {
     u64::try_from(size).unwrap_or(0)
 }
 
+/// An id as images have it: Podman leaves out how it was hashed where it speaks of another image.
+fn whole(id: String) -> String {
+    let bare = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if bare { format!("sha256:{id}") } else { id }
+}
+
+/// A name without the place that Podman puts before the names of images that are at no registry; it finds
+/// them without it.
+fn short(tag: &str) -> &str {
+    let places = ["localhost/", "docker.io/"];
+    let bare = places.iter().find_map(|place| tag.strip_prefix(place));
+    bare.unwrap_or(tag)
+}
+
 /// A stranger's image made from one of ours inherits the label but not the name.
 fn ours(tag: &str) -> bool {
     tag.starts_with("wharf/") && !tag.ends_with(":<none>")
@@ -204,6 +222,16 @@ mod tests {
     }
 
     #[test]
+    fn an_id_is_made_whole_and_no_other_word_is_changed() {
+        let bare = "7b".repeat(32);
+        let long = format!("sha256:{bare}");
+        assert_eq!((whole(bare), whole(long.clone())), (long.clone(), long));
+        for word in ["", "<missing>", "7b7b"] {
+            assert_eq!(whole(word.to_owned()), word);
+        }
+    }
+
+    #[test]
     fn an_image_counts_what_it_has_above_the_named_one_it_stands_on() {
         let list = [
             image("base", "", 100, "base", &["wharf/base:x"]),
@@ -212,6 +240,14 @@ mod tests {
             image("layer", "files", 910, "layer", &["wharf/layer:x"]),
             image("lost", "baked", 950, "layer", &["<none>:<none>"]),
             image("other", "baked", 500, "baked", &["stranger/app:1"]),
+            image(
+                "its",
+                "base",
+                100,
+                "base",
+                &["localhost/wharf/base:y", "localhost/app:1"],
+            ),
+            image("far", "", 100, "baked", &["ghcr.io/wharf/baked:x"]),
         ];
         let used = HashSet::from(["layer".to_owned()]);
         let rows = rows(&list, &used);
@@ -224,6 +260,7 @@ mod tests {
             ("wharf/baked:x", 10, true, false),
             ("wharf/layer:x", 800, true, true),
             ("lost", 840, true, false),
+            ("wharf/base:y", 0, false, false),
         ];
         assert_eq!(seen, wanted);
         assert_eq!(rows[2].beneath, ["files", "baked", "base"]);

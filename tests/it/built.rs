@@ -105,6 +105,42 @@ async fn what_an_image_declares_changes_nothing_but_its_environment() {
     discard(&look, &image.id).await;
 }
 
+/// A plain shell and few programs, as small images have.
+const PLAIN: &str = "FROM wharf/python:latest\nCOPY unlike /unlike\n\
+                     RUN cd /usr/bin && rm -f bash git tar setsid timeout nohup stdbuf kill ps\n";
+
+#[tokio::test]
+async fn an_image_with_a_plain_shell_alone_runs_commands_and_says_which() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    python(&docker).await;
+    let dir = folder(PLAIN);
+    let spec_of = recipe(dir.path(), Pull::Missing);
+    let image = ready(&docker, &spec_of).await.unwrap();
+    let sandbox = open(&docker, &spec(image.clone(), "plain")).await;
+    assert_eq!(sandbox.facts().shell.as_deref(), Some("sh"));
+    let line =
+        "for i in 1 2; do echo $i; done | cat; command -v bash git; (sleep 60 &); echo made > made";
+    let (exit, text) = run(sandbox.as_ref(), line).await;
+    assert_eq!((exit, text.as_str()), (sandbox::Exit::Code(0), "1\n2\n"));
+    assert_eq!(sandbox.scan().await.unwrap().puts.len(), 1);
+    let command = sandbox::Command {
+        line: "trap '' TERM; echo begun; while :; do :; done".to_owned(),
+        timeout: Duration::from_secs(1),
+        background: false,
+        keep: 100,
+    };
+    let ended = sandbox
+        .run(&command, &CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(ended.exit, sandbox::Exit::TimedOut);
+    assert_eq!(ended.stdout.head, "begun\n");
+    sandbox.close().await;
+    discard(&look, &image.id).await;
+}
+
 #[tokio::test]
 async fn a_bare_image_with_an_entrypoint_and_a_user_opens() {
     let Some((docker, look)) = engine().await else {

@@ -1,5 +1,7 @@
 //! Whole runs through the real program, in real containers, asked of a scripted model.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 
 use crate::operator::{CANARIES, LINES, Operator, skipped};
@@ -91,14 +93,24 @@ async fn a_diamond_in_a_dirty_repository_ends_on_a_branch_and_touches_nothing_el
     if skipped() {
         return;
     }
-    let operator = Operator::new();
+    let mut operator = Operator::new();
+    // Other runs beside this one have keys of their own, of which nothing is known here.
+    let key = format!("{}-{}", CANARIES[0], std::process::id());
+    operator.env = vec![("OPENAI_API_KEY".to_owned(), key.clone())];
     operator.dirty_repository();
     let status = operator.git(&["status", "--porcelain=v2"]);
     let before = operator.photograph();
-    let server = FakeModel::start(five).await;
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let seen = shown.clone();
+    let server = FakeModel::start(move |ask| {
+        seen.lock().unwrap().extend(command_lines(&key));
+        five(ask)
+    })
+    .await;
     let said = operator.run(&server, FIVE, &[]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(server.violations(), Vec::<String>::new());
+    assert_eq!(*shown.lock().unwrap(), Vec::<String>::new());
     assert_eq!(operator.photograph(), before);
     assert_eq!(operator.git(&["status", "--porcelain=v2"]), status);
 
@@ -109,6 +121,14 @@ async fn a_diamond_in_a_dirty_repository_ends_on_a_branch_and_touches_nothing_el
     nothing_leaked(&operator, &server, &said.stderr, &said.stdout);
     verbs_say_sane_things(&operator).await;
     apply_refuses_then_applies(&operator).await;
+}
+
+/// The command lines of this machine, which every user can read, that hold this word.
+fn command_lines(word: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(word)).collect()
 }
 
 fn branch_holds_all(operator: &Operator) {

@@ -232,6 +232,28 @@ where
     reason
 }
 
+/// What a call on a toolbox that acts thus comes to in the end.
+async fn answered<A, C>(act: A, call: C) -> String
+where
+    A: for<'a> FnOnce(&'a mut Peer) -> BoxFuture<'a, ()> + Send + 'static,
+    C: AsyncFnOnce(&Remote) -> Result<String, Error>,
+{
+    let (mut peer, near) = pair();
+    let acting = tokio::spawn(async move {
+        peer.greet().await;
+        act(&mut peer).await;
+    });
+    let work = async {
+        let remote = connect(near).await.expect("it greets well");
+        let outcome = call(&remote).await.expect("an answer");
+        remote.close().await;
+        outcome
+    };
+    let outcome = tokio::time::timeout(HANG, work).await;
+    acting.abort();
+    outcome.expect("it does not hang")
+}
+
 async fn command(remote: &Remote, seconds: u64, background: bool) -> Result<String, Error> {
     let command = Command {
         line: "true".into(),
@@ -835,6 +857,64 @@ async fn a_toolbox_that_does_not_read_or_trickles_is_given_up() {
     }
 }
 
+/// Takes a request's data at so many bytes a second, answers pings, and says at its end that it is done.
+async fn takes_slowly(peer: &mut Peer, rate: u64, reply: &Reply) {
+    let (channel, _) = peer.asked().await;
+    while let Some(frame) = peer.hear().await {
+        match frame.kind {
+            Kind::Data => {
+                let bytes = frame.body.len() as u64;
+                tokio::time::sleep(Duration::from_millis(bytes * 1000 / rate)).await;
+                let bytes = u32::try_from(bytes).unwrap();
+                peer.send(&Frame::credit(channel, bytes)).await;
+            }
+            Kind::Signal if frame.channel == 0 => {
+                let pong = Frame::json(Kind::Signal, 0, &Signal::Pong).unwrap();
+                peer.send(&pong).await;
+            }
+            Kind::Close => {
+                peer.close(channel, reply).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The same minutes are a slow line's, on which a call goes on, or a toolbox's that is no good.
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_slow_and_moves_is_waited_for() {
+    let write = async |remote: &Remote| {
+        let content = Bytes::from(vec![7; 12 << 20]);
+        let written = remote.write("x", content).await?;
+        Ok(format!("{written:?}"))
+    };
+    let at = |rate: u64| {
+        act(move |peer| Box::pin(async move { takes_slowly(peer, rate, &Reply::Written).await }))
+    };
+    assert_eq!(answered(at(100 << 10), write).await, "Ok(())");
+    let reason = broken(at(10 << 10), write).await;
+    assert!(reason.contains("no answer to write"), "{reason}");
+    // The same from there.
+    let content = vec![7; 1 << 20];
+    let body: Vec<u8> = (0..20)
+        .flat_map(|n| {
+            record(
+                Record::Put(RecordMode::File),
+                format!("f{n:02}").as_bytes(),
+                &content,
+            )
+        })
+        .collect();
+    let sends = act(move |peer| {
+        Box::pin(async move {
+            let (channel, _) = peer.asked().await;
+            answer_at(peer, channel, &body, Some(100 << 10)).await;
+            peer.alive().await;
+        })
+    });
+    assert_eq!(answered(sends, scan).await, "20 puts");
+}
+
 /// A record of a scan, right or wrong.
 fn record(kind: Record, path: &[u8], content: &[u8]) -> Vec<u8> {
     let header = Header {
@@ -861,8 +941,17 @@ fn gone(path: &[u8]) -> Vec<u8> {
 
 /// Sends this as the answer to a scan, within its credit.
 async fn answer(peer: &mut Peer, channel: u32, body: &[u8]) {
+    answer_at(peer, channel, body, None).await;
+}
+
+/// The same at so many bytes a second.
+async fn answer_at(peer: &mut Peer, channel: u32, body: &[u8], rate: Option<u64>) {
     let mut credit = CREDIT as usize;
     for part in body.chunks(MAX_DATA) {
+        if let Some(rate) = rate {
+            let time = Duration::from_millis(part.len() as u64 * 1000 / rate);
+            tokio::time::sleep(time).await;
+        }
         while credit < part.len() {
             match peer.hear().await {
                 Some(frame) if frame.kind == Kind::Credit => {

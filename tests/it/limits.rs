@@ -4,14 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use wharf::run::{Notice, Status};
 use wharf::sandbox::memory::Memory;
 use wharf::sandbox::{
-    self, Command, Docker, Doubt, Exit, FileLimits, Holds, Limit, Options, Sandbox, Spec,
+    self, Command, Docker, Doubt, Engine as _, Exit, FileLimits, Holds, Limit, Options, Sandbox,
+    Spec,
 };
 
-use crate::container::{engine, open, python, run, spec};
+use crate::container::{empty_tree, engine, left, open, python, run, spec};
 use crate::proxy::{Proxy, Rule};
 use crate::server::{Ask, Role};
 use crate::world::{Ran, World, report};
@@ -157,6 +159,59 @@ async fn a_limit_that_the_engine_drops_is_warned_of_once_a_run_and_refused_when_
     let strict = format!("{TWO}sandbox: {{strict: true}}\n");
     let ran = world.run(&strict, |_| panic!("nobody is asked")).await;
     refused(&ran, "does not hold the limit memory");
+}
+
+/// What an engine makes of the host's part of a create body.
+type Way = fn(&mut Value);
+
+/// What an engine makes of a container in its own way, and what is said of it.
+const OWN_WAYS: [(&str, Way, &str); 4] = [
+    (
+        "a list of its own",
+        |host| {
+            let options = host["SecurityOpt"].as_array_mut().unwrap();
+            options.retain(|option| !option.as_str().unwrap().starts_with("seccomp="));
+        },
+        "another list than Wharf's",
+    ),
+    (
+        "no list",
+        |host| host["SecurityOpt"] = json!(["no-new-privileges:true", "seccomp=unconfined"]),
+        "system calls are not filtered",
+    ),
+    (
+        "a network",
+        |host| host["NetworkMode"] = json!("bridge"),
+        "none was asked for",
+    ),
+    (
+        "capabilities",
+        |host| host["CapDrop"] = json!([]),
+        "capabilities were not dropped",
+    ),
+];
+
+/// What would let code out is no doubt that a plan may live with.
+#[tokio::test]
+async fn what_an_engine_makes_in_its_own_way_is_refused_and_leaves_nothing() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    let wanted = spec(python(&docker).await, "own-way");
+    for (name, way, reason) in OWN_WAYS {
+        let rule = Rule::request("/containers/create", move |body| {
+            way(&mut body["HostConfig"])
+        });
+        let proxy = Proxy::start("/var/run/docker.sock".into(), vec![rule]);
+        let cancel = CancellationToken::new();
+        let opened = behind(&proxy)
+            .await
+            .open(&wanted, &empty_tree(), &cancel)
+            .await;
+        let told = opened.err().expect(name).to_string();
+        assert!(told.contains(reason), "{name}: {told}");
+        assert_eq!(left(&look, "run-own-way").await, (0, 0));
+    }
 }
 
 /// Refused before any agent was asked: the environment's fault.

@@ -58,7 +58,9 @@ mod hostile; // a process 1 that lies
 mod images; // what they are made of
 mod lifecycle; // their ends, who removes what, layers, what is kept warm
 mod limits; // refused, held, or doubted aloud
+mod podman; // another engine, which reads the list of system calls from a file; opt-in
 mod processes; // what becomes of them and of their output
+mod rootless; // Docker as an ordinary user; opt-in
 mod second; // a daemon of our own: restarts, TLS, gVisor; opt-in
 mod toolbox;
 

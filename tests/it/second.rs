@@ -34,7 +34,7 @@ struct Daemon {
 }
 
 /// None, and that said aloud, unless somebody asked for these tests.
-fn wanted() -> Option<()> {
+pub(crate) fn wanted() -> Option<()> {
     if std::env::var("WHARF_TEST_DAEMON").as_deref() == Ok("1") {
         return Some(());
     }
@@ -100,6 +100,7 @@ impl Daemon {
     /// Ends it in the given way and starts it again.
     async fn restart(&mut self, signal: rustix::process::Signal) {
         self.end(signal);
+        forget_containerd(self.dir.path()).await;
         self.child = spawn(self.dir.path(), &self.more);
         self.answers().await;
     }
@@ -130,10 +131,29 @@ impl Drop for Daemon {
     }
 }
 
-fn which(name: &str) -> Option<PathBuf> {
+pub(crate) fn which(name: &str) -> Option<PathBuf> {
     let places = ["/usr/local/bin", "/usr/bin", "/usr/sbin"];
     let mut paths = places.iter().map(|place| Path::new(place).join(name));
     paths.find(|path| path.exists())
+}
+
+/// A daemon that is killed takes its containerd with it; whoever is process 1 of this machine may take its
+/// time to bury that one, and a new daemon would wait for the dead.
+async fn forget_containerd(dir: &Path) {
+    let file = dir.join("exec/containerd/containerd.pid");
+    let Ok(pid) = std::fs::read_to_string(&file) else {
+        return;
+    };
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    let end = Instant::now() + START;
+    while alive() {
+        assert!(Instant::now() < end, "containerd {pid} outlives its daemon");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    drop(std::fs::remove_file(file));
 }
 
 /// A network namespace of its own: a daemon rules over the bridges of the one it is in.
@@ -279,6 +299,10 @@ async fn under_gvisor_a_sandbox_works_and_nobody_speaks_in_the_name_of_process_1
     let mut broken = 0;
     for (name, line) in TRICKS {
         let sandbox = docker.open(&spec, &empty_tree(), &cancel).await.unwrap();
+        // Its own kernel tells of routes, too.
+        let doubts = &sandbox.facts().doubts;
+        let network = doubts.iter().find(|doubt| doubt.text.contains("network"));
+        assert_eq!(network, None);
         let honest = "uname -r; echo made > made; (: < /proc/1/fd/0) 2>/dev/null && echo open";
         let (_, said) = run(sandbox.as_ref(), honest).await;
         let changes = sandbox.scan().await.unwrap();

@@ -1,4 +1,4 @@
-//! The control group and the privileges of process 1, read from /sys and /proc.
+//! The control group, the privileges and the routes of process 1, read from /sys and /proc.
 
 use rustix::process::{Resource, getrlimit};
 use wharf_toolbox::held::{Held, UNLIMITED};
@@ -35,8 +35,24 @@ fn read(file: &dyn Fn(&str) -> Option<String>) -> Held {
         capabilities: hex("CapBnd:").and_then(|may| Some(may | hex("CapEff:")?)),
         no_new_privileges: line("NoNewPrivs:").and_then(|flag| flag.parse().ok()),
         seccomp: line("Seccomp:").and_then(|mode| mode.parse().ok()),
+        network: routes(file),
         ..Held::default()
     }
+}
+
+/// Whether a route leads over anything but loopback. A device alone leads nowhere: kernels put some into
+/// every network that have neither address nor route.
+fn routes(file: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
+    let old = file("/proc/self/net/route")?;
+    // A kernel without version 6 has no such file.
+    let new = file("/proc/self/net/ipv6_route").unwrap_or_default();
+    let old = old
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().next());
+    let new = new.lines().map(|line| line.split_whitespace().last());
+    let out = |device: Option<&str>| device.is_some_and(|device| device != "lo");
+    Some(u64::from(old.chain(new).any(out)))
 }
 
 /// Where the machine has no swap, none can be used whatever the group says.
@@ -154,6 +170,23 @@ mod tests {
         ]);
         assert_eq!((held.memory, held.swap), (Some(UNLIMITED), Some(UNLIMITED)));
         assert_eq!(held.cpus, Some(UNLIMITED));
+    }
+
+    #[test]
+    fn a_route_over_anything_but_loopback_is_a_network() {
+        const HEAD: &str = "Iface\tDestination\tGateway\tFlags\n";
+        let default = format!("{HEAD}eth0\t00000000\t010011AC\t0003\n");
+        let none = "0 00 0 00 0 ffffffff 00000001 00000000 00200200 lo\n";
+        let some = format!("{none}fe80 40 0 00 0 00000100 00000001 00000000 00000001 eth0\n");
+        let seen =
+            |old: &str, new: &str| of(&[("/net/route", old), ("/net/ipv6_route", new)]).network;
+        assert_eq!((seen(HEAD, none), seen(HEAD, "")), (Some(0), Some(0)));
+        assert_eq!(
+            (seen(&default, none), seen(HEAD, &some)),
+            (Some(1), Some(1))
+        );
+        assert_eq!(of(&[("/net/route", HEAD)]).network, Some(0));
+        assert_eq!(of(&[("/net/ipv6_route", &some)]).network, None);
     }
 
     #[test]

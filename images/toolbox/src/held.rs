@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// No limit is set.
 pub const UNLIMITED: u64 = u64::MAX;
 
+/// What `nfsservctl`, a call that Linux no longer has, answers behind Wharf's list of system calls
+/// (`docker/seccomp.json`) and nowhere else: an error number that stands for nothing.
+pub const MARK: i32 = 219;
+
 /// Each is absent when it could not be read, and then says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -29,6 +33,10 @@ pub struct Held {
     pub no_new_privileges: Option<u64>,
     /// 2 when system calls are filtered.
     pub seccomp: Option<u64>,
+    /// 1 when it is Wharf's own list by which they are, 0 when it is not.
+    pub listed: Option<u64>,
+    /// 1 when a route leads out of the container, 0 when none does.
+    pub network: Option<u64>,
     /// 1 when commands can take up the streams of process 1, 0 when they cannot.
     pub streams: Option<u64>,
     /// 1 when commands can trace process 1 or read its memory, 0 when they cannot.

@@ -17,6 +17,7 @@ mod group;
 mod lent;
 mod limits;
 mod link;
+mod mark;
 mod oom;
 mod outcome;
 mod output;
@@ -188,6 +189,7 @@ fn live(arguments: &[OsString], hello: HostHello, frames: &mut Frames) -> End {
         held: Held {
             streams: seen.streams,
             traced: seen.traced,
+            listed: mark::seen(),
             ..group::held()
         },
         proxy,
