@@ -462,7 +462,7 @@ async fn interrupted(extra: &str, server: &FakeModel, wire: Wire) -> (Recorded, 
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // What was written by then is on its way.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     let code = &world.stop.exit_code;
     code.store(130, std::sync::atomic::Ordering::SeqCst);
     world.stop.cancel.cancel();
