@@ -168,12 +168,32 @@ impl Drop for Podman {
             note(&format!("the service is gone already: {error}"));
         }
         drop(self.child.wait());
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = self.dir.path().display().to_string();
+        end_watchers(&own);
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let mine = mounts.lines().filter_map(|line| line.split(' ').nth(1));
         let mine: Vec<&str> = mine.filter(|place| place.starts_with(&own)).collect();
         for place in mine.iter().rev() {
             drop(Command::new("umount").args(["-l", place]).status());
+        }
+    }
+}
+
+/// Podman keeps a process for each exec for five minutes, which then clears up and makes these folders again.
+fn end_watchers(own: &str) {
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let pid = process
+            .file_name()
+            .to_str()
+            .and_then(|pid| pid.parse().ok());
+        let ours = String::from_utf8_lossy(&line).contains(own);
+        if let Some(pid) = pid
+            .and_then(rustix::process::Pid::from_raw)
+            .filter(|_| ours)
+        {
+            let ended = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            assert!(ended.is_ok() || !process.path().exists(), "{pid:?}");
         }
     }
 }
