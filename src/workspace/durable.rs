@@ -20,7 +20,7 @@ impl Store {
     ) -> Result<Vec<CommitId>, Error> {
         let call = import::call(&self.dir).set("fastimport.unpackLimit=0");
         let ids = import::run(&self.git, call, lines).await?;
-        self.sync(self.dir.join("objects/pack")).await?;
+        self.packed().await?;
         Ok(ids)
     }
 
@@ -107,6 +107,7 @@ impl Store {
     /// What cannot be read, removed or written.
     pub async fn take_over(&self) -> Result<(), Error> {
         self.drop_merges()?;
+        self.index_again().await?;
         let path = self.dir.join("info/attributes");
         if std::fs::read(&path).is_ok_and(|text| text == store::ATTRIBUTES.as_bytes()) {
             return Ok(());

@@ -30,6 +30,7 @@ mod merge;
 mod object;
 mod over;
 mod own;
+mod packs;
 mod passed_by;
 mod path;
 mod place;

@@ -55,7 +55,7 @@ impl Store {
             .args(["--revs", "--quiet", "--window=0"])
             .arg(self.dir.join("objects/pack/pack"));
         self.git.ask(call, list.as_bytes()).await?;
-        self.sync(self.dir.join("objects/pack")).await
+        self.packed().await
     }
 }
 

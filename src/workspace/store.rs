@@ -1,7 +1,7 @@
 //! The run's own bare repository: commits written by content, trees and files read back.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -23,6 +23,8 @@ pub struct Store {
     pub(super) own: Option<PathBuf>,
     /// Where this process merges; made by the first one.
     pub(super) merging: Arc<OnceLock<tempfile::TempDir>>,
+    /// Packs that this process added.
+    pub(super) packs: Arc<AtomicUsize>,
 }
 
 impl Store {
@@ -72,6 +74,7 @@ impl Store {
             git,
             own: None,
             merging: Arc::default(),
+            packs: Arc::default(),
         })
     }
 
