@@ -98,11 +98,19 @@ pub fn make(git: &str, commands: &Arc<Commands>, bell: &Bell, history: History) 
         "-c",
         "gc.auto=0",
         "-c",
+        "maintenance.auto=false",
+        "-c",
         "commit.gpgSign=false",
         "-c",
         "user.name=wharf",
         "-c",
         "user.email=wharf@localhost",
+        // Contents go into one pack in place of a file each: in a layer of an image each file costs
+        // milliseconds, and a repository that ends with its container need not outlive a power loss.
+        "-c",
+        "core.bigFileThreshold=1",
+        "-c",
+        "core.fsync=none",
     ];
     let Ok(made) = init(&commands.root().join(".git")) else {
         return;
