@@ -247,6 +247,16 @@ pub async fn containers(
     engine.list_containers(Some(options)).await.unwrap()
 }
 
+/// The names of the networks of an operator's runs.
+pub async fn networks(engine: &bollard::Docker, operator: &Operator) -> Vec<String> {
+    let label = format!("wharf.state={}", operator.state().display());
+    let options = bollard::query_parameters::ListNetworksOptions {
+        filters: Some(HashMap::from([("label".to_owned(), vec![label])])),
+    };
+    let all = engine.list_networks(Some(options)).await.unwrap();
+    all.into_iter().filter_map(|network| network.name).collect()
+}
+
 /// Asks until it is so; `what` is said when it never is.
 pub async fn until<F: Future<Output = bool>>(limit: Duration, what: &str, so: impl Fn() -> F) {
     let end = Instant::now() + limit;

@@ -8,7 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::Child;
 
-use crate::operator::{LIMIT, Operator, Said, containers, engine, finish, skipped, until};
+use crate::operator::{
+    LIMIT, Operator, Said, containers, engine, finish, networks, skipped, until,
+};
 use crate::server::{Answer, Ask, FakeModel, Role};
 use crate::world::{put, report};
 
@@ -119,6 +121,12 @@ impl Bystander {
 }
 
 pub async fn none_left(operator: &Operator) {
+    containers_gone(operator).await;
+    let networks = networks(&engine(), operator).await;
+    assert!(networks.is_empty(), "{networks:?}");
+}
+
+async fn containers_gone(operator: &Operator) {
     let engine = engine();
     until(GONE, "no container of the run", async || {
         containers(&engine, operator).await.is_empty()
@@ -302,6 +310,12 @@ async fn preparing(signal: Signal) -> (Operator, Said) {
     send(&child, signal);
     let said = finish(child).await;
     assert!(server.requests().is_empty());
+    if signal == Signal::KILL {
+        containers_gone(&operator).await;
+        // The network of a set-up has no connection to lose.
+        let cleaned = operator.wharf(None, &["clean"]).await;
+        assert_eq!(cleaned.code, Some(0), "{cleaned:?}");
+    }
     none_left(&operator).await;
     (operator, said)
 }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use crate::id::CommitId;
 use crate::run::end::summary::ChangedCheck;
+use crate::run::judge::programs;
 use crate::run::shared::Shared;
 use crate::workspace::{self, DifferenceStatus, Globs, display};
 
@@ -33,7 +34,8 @@ pub(in crate::run) async fn of(
     let differences = shared.store.differences(base, merged).await?;
     let commands = shared.plan.acceptance.commands.iter();
     let commands: Vec<&str> = commands.map(|command| command.run.as_str()).collect();
-    let table = Table::new(&commands)?;
+    let mut table = Table::new(&commands)?;
+    table.spare(&shared.base_paths);
     let (mut found, mut read) = (Vec::new(), 0);
     for difference in differences {
         let path = &difference.path;
@@ -216,15 +218,22 @@ impl Table {
 
     /// Takes in what a command line starts and names.
     fn note(&mut self, command: &str) {
-        let apart = |c: char| c.is_whitespace() || ";|&()<>'\"`$".contains(c);
-        for word in command.split(apart).filter(|word| !word.is_empty()) {
-            let word = word.trim_start_matches("./").to_lowercase();
-            match word.contains(['/', '.']) {
-                true => drop(self.named.insert(word)),
-                false if !word.starts_with('-') => drop(self.programs.insert(word)),
-                false => {}
-            }
-        }
+        self.programs.extend(programs::of(command));
+        let named =
+            programs::words(command).map(|word| word.trim_start_matches("./").to_lowercase());
+        self.named
+            .extend(named.filter(|word| word.contains(['/', '.'])));
+    }
+
+    /// Leaves out modules that the base has itself: a command that starts one means it, and a file in it
+    /// stands before no other.
+    fn spare(&mut self, base: &BTreeSet<String>) {
+        self.programs.retain(|program| {
+            let folder = format!("{program}/");
+            let below = base.range(folder.clone()..);
+            let mut below = below.take_while(|path| path.starts_with(&folder));
+            !below.any(|path| path.ends_with(".py"))
+        });
     }
 
     /// What a changed file is to the checks; None for one that decides nothing.
@@ -239,8 +248,7 @@ impl Table {
         let folder_name = shown.split('/').next().unwrap_or_default();
         let stem = name.split('.').next().unwrap_or_default();
         let first = folder.is_empty() || folder == "bin" || folder.ends_with("/bin");
-        let module = shown.ends_with(".py") && self.programs.contains(folder_name);
-        if first && self.programs.contains(stem) && is_program(name) || module {
+        if first && self.programs.contains(stem) && is_program(name) {
             return Some(LIKE_A_PROGRAM);
         }
         let found = self
@@ -249,6 +257,10 @@ impl Table {
             .iter()
             .find(|(_, globs)| globs.matches(&lower));
         let found = found.map(|(kind, _)| *kind);
+        let module = shown.ends_with(".py") && self.programs.contains(folder_name);
+        if module && found.is_none() {
+            return Some(LIKE_A_PROGRAM);
+        }
         // Python looks at the top and beside a test before it looks into its own library.
         let modules = &self.known.modules;
         let beside = folder.is_empty() || found == Some("test");
@@ -458,6 +470,66 @@ mod tests {
         ] {
             assert_eq!(table.kind(path.as_bytes()), None, "{path}");
         }
+    }
+
+    #[test]
+    fn what_a_command_is_given_is_no_program() {
+        let like = |command: &str, base: &[&str], path: &str| {
+            let mut table = Table::new(&[command]).unwrap();
+            table.spare(&base.iter().map(|&path| path.to_owned()).collect());
+            table.kind(path.as_bytes())
+        };
+        for (command, path, kind) in [
+            (
+                "python3 -m compileall -q src && PYTHONPATH=src python3 -m pytest -q tests",
+                "src/a.py",
+                None,
+            ),
+            (
+                "python3 -m compileall -q src && PYTHONPATH=src python3 -m pytest -q tests",
+                "pytest/__init__.py",
+                Some(LIKE_A_PROGRAM),
+            ),
+            (
+                "python3 -m compileall -q src && PYTHONPATH=src python3 -m pytest -q tests",
+                "compileall/a.py",
+                Some(LIKE_A_PROGRAM),
+            ),
+            ("pytest -q tests", "tests/test_new.py", Some("test")),
+            ("pytest -q tests", "tests/helpers.py", Some("test")),
+            ("pytest -m slow src", "slow/a.py", None),
+            ("pytest -q", "pytest/x.py", Some(LIKE_A_PROGRAM)),
+            ("cd src && python3 -mpytest -q", "src/a.py", None),
+            (
+                "cd src && python3 -mpytest -q",
+                "pytest/a.py",
+                Some(LIKE_A_PROGRAM),
+            ),
+            ("uv run pytest -q app", "pytest.sh", Some(LIKE_A_PROGRAM)),
+            ("uv run pytest -q app", "app/a.py", None),
+            (
+                "timeout 60 env A=1 bash -c 'coverage run -m pytest app'",
+                "pytest/a.py",
+                Some(LIKE_A_PROGRAM),
+            ),
+            (
+                "timeout 60 env A=1 bash -c 'coverage run -m pytest app'",
+                "app/a.py",
+                None,
+            ),
+            ("make lint", "bin/make", Some(LIKE_A_PROGRAM)),
+            // Which of them it starts is not known.
+            ("$RUNNER app", "app/a.py", Some(LIKE_A_PROGRAM)),
+        ] {
+            assert_eq!(like(command, &[], path), kind, "{command}: {path}");
+        }
+        // The module that is meant is the workspace's own.
+        let base = ["app/__init__.py", "app/a.py", "appendix/b.py"];
+        assert_eq!(like("python3 -m app", &base, "app/new.py"), None);
+        assert_eq!(
+            like("python3 -m app", &base[2..], "app/new.py"),
+            Some(LIKE_A_PROGRAM)
+        );
     }
 
     /// Language, before, after, what is said.
