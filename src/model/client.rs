@@ -123,12 +123,13 @@ impl Client {
             quirks,
             effort: self.profile.effort_form(quirks),
         };
+        let longest = longest(request.reply_tokens);
         if !quirks.has(Quirk::Plain) {
             let bytes = self.wire.body(&asked(*quirks))?;
             let size = bytes.len();
             let body = self.http.post(bytes, http::Form::Streamed, meter).await?;
             let mut answer = self.wire.answer();
-            match stream::read(body, answer.as_mut()).await? {
+            match stream::read(body, answer.as_mut(), longest).await? {
                 stream::Form::Events => {
                     *quirks = quirks.without(Quirk::EmptyOnce);
                     return self.reply(answer, request, size);
@@ -140,7 +141,7 @@ impl Client {
         let bytes = self.wire.body(&asked(quirks.with(Quirk::Plain)))?;
         let size = bytes.len();
         let body = self.http.post(bytes, http::Form::Plain, meter).await?;
-        let value = stream::whole(body).await?;
+        let value = stream::whole(body, longest).await?;
         let reply = self.whole(&value, request, size, meter)?;
         *quirks = match quirks.has(Quirk::EmptyOnce) {
             true => quirks.with(Quirk::Plain),
@@ -231,6 +232,15 @@ impl Client {
             );
         }
     }
+}
+
+/// Bytes of an answer past which no server keeps to the limit that it was given: a token has four on the
+/// average, and few have more than this.
+fn longest(reply_tokens: u64) -> usize {
+    const BYTES: usize = 64;
+    const LEAST: usize = 256 << 10;
+    let tokens = usize::try_from(reply_tokens).unwrap_or(usize::MAX);
+    tokens.saturating_mul(BYTES).max(LEAST)
 }
 
 impl Model for Client {

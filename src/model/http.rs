@@ -154,6 +154,7 @@ impl Http {
             read: 0,
             end: begun + self.limits.total,
             limits: self.limits,
+            most: ANSWER_CAP,
             meter,
         };
         match body.response.status().as_u16() {
@@ -211,6 +212,8 @@ pub struct Body {
     read: usize,
     end: Instant,
     limits: Limits,
+    /// Bytes that a plain answer may have.
+    most: usize,
     /// What comes is counted here.
     pub meter: Meter,
 }
@@ -232,12 +235,20 @@ impl Body {
         piece.ok().flatten()
     }
 
+    /// What the model writes may have so many bytes; a plain answer says more around it.
+    pub fn at_most(&mut self, written: usize) {
+        self.most = written
+            .saturating_mul(4)
+            .saturating_add(1 << 20)
+            .min(ANSWER_CAP);
+    }
+
     /// All that is left, after `begun`; an answer past its cap is refused.
     pub async fn rest(&mut self, begun: &[u8]) -> Result<Vec<u8>, Error> {
         let mut out = begun.to_vec();
         while let Some(piece) = self.next().await? {
             out.extend_from_slice(&piece);
-            if out.len() > ANSWER_CAP {
+            if out.len() > self.most {
                 return Err(self.cut("the answer is too long"));
             }
         }

@@ -57,7 +57,7 @@ async fn ask(provider: &Provider, limits: Limits) -> Result<Value, Error> {
     let headers = headers(provider.kind, provider.profile()?, key)?;
     let address = provider.kind.list_address(provider.base_url.trim());
     let http = Http::open(&address, headers, limits)?;
-    stream::whole(http.get().await?).await
+    stream::whole(http.get().await?, usize::MAX).await
 }
 
 /// A server that answers and has nothing at the list's place.

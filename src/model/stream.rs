@@ -40,8 +40,13 @@ pub enum Form {
     Empty,
 }
 
-/// Reads `body` into `fold`. An error object anywhere is the attempt's error.
-pub async fn read(mut body: Body, fold: &mut (impl Fold + ?Sized)) -> Result<Form, Error> {
+/// Reads `body` into `fold`. An error object anywhere is the attempt's error, and so is an answer in which
+/// the model wrote more than `longest` bytes.
+pub async fn read(
+    mut body: Body,
+    fold: &mut (impl Fold + ?Sized),
+    longest: usize,
+) -> Result<Form, Error> {
     let mut begun = Vec::new();
     while sniff(&begun, &body.kind()) == Looks::Blank {
         // Blank lines say nothing in either form; they only show that somebody is there.
@@ -56,6 +61,7 @@ pub async fn read(mut body: Body, fold: &mut (impl Fold + ?Sized)) -> Result<For
     match sniff(&begun, &body.kind()) {
         Looks::Json => {
             body.meter.plain();
+            body.at_most(longest);
             let whole = body.rest(&begun).await?;
             object(&body, &whole).map(Form::Whole)
         }
@@ -63,12 +69,13 @@ pub async fn read(mut body: Body, fold: &mut (impl Fold + ?Sized)) -> Result<For
             let whole = body.rest(&begun).await?;
             Err(body.refusal(&whole))
         }
-        Looks::Events | Looks::Blank => events(body, begun, fold).await,
+        Looks::Events | Looks::Blank => events(body, begun, fold, longest).await,
     }
 }
 
 /// Reads a body that should be one JSON object.
-pub async fn whole(mut body: Body) -> Result<Value, Error> {
+pub async fn whole(mut body: Body, longest: usize) -> Result<Value, Error> {
+    body.at_most(longest);
     if !body.kind().contains("html") {
         body.meter.plain();
     }
@@ -121,6 +128,7 @@ async fn events(
     mut body: Body,
     begun: Vec<u8>,
     fold: &mut (impl Fold + ?Sized),
+    longest: usize,
 ) -> Result<Form, Error> {
     let mut parser = sse::Parser::default();
     let mut seen = 0;
@@ -133,8 +141,12 @@ async fn events(
         };
         seen += found.len();
         let taken = found.iter().try_for_each(|event| take(&body, event, fold));
-        body.meter.read(fold.progress(), parser.unfinished());
+        let progress = fold.progress();
+        body.meter.read(progress, parser.unfinished());
         taken?;
+        if progress.written + parser.unfinished() > longest {
+            return Err(body.cut("the answer is many times as long as what was asked for"));
+        }
         let over = over.map_err(|sse::TooLong| body.cut("an event is too long"))?;
         if over && seen == 0 {
             return Ok(Form::Empty);

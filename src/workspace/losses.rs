@@ -94,6 +94,38 @@ fn kind(line: &[u8]) -> Option<Marker> {
     }
 }
 
+/// Lines that both sides left as they were and no place of the result holds, of files that stand:
+/// `PATH: LINE`, for display.
+pub(super) fn common(places: &[Place]) -> Vec<String> {
+    let counted: Vec<_> = places.iter().map(|place| counts(place, trimmed)).collect();
+    let mut held = HashMap::new();
+    for (line, count) in counted.iter().flatten() {
+        *held.entry(*line).or_insert(0) += count.result;
+    }
+    let mut gone = Vec::new();
+    for (place, counts) in places.iter().zip(&counted) {
+        let text = [&place.base, &place.ours, &place.theirs, &place.result];
+        if text
+            .iter()
+            .any(|version| version.as_ref().is_none_or(|text| is_binary(text)))
+        {
+            continue;
+        }
+        let base = place.base.as_deref().unwrap_or_default();
+        for line in base.split(|byte| *byte == b'\n').map(trimmed) {
+            let kept = counts.get(line).is_some_and(|count| {
+                count.base > 0 && count.ours >= count.base && count.theirs >= count.base
+            });
+            if kept && !line.is_empty() && held.get(line) == Some(&0) {
+                let line = path::display(line);
+                gone.push(format!("{}: {line}", path::display(&place.path)));
+            }
+        }
+    }
+    gone.dedup();
+    gone
+}
+
 /// What either side changed and no place of the result holds.
 pub(super) fn dropped(places: &[Place]) -> Vec<Dropped> {
     let counted: Vec<_> = places.iter().map(|place| counts(place, trimmed)).collect();
@@ -212,6 +244,23 @@ mod tests {
 
     fn lines(lines: &[&str]) -> Loss {
         Loss::Lines(lines.iter().map(|&line| line.to_owned()).collect())
+    }
+
+    #[test]
+    fn what_both_sides_left_alone_is_missed_unless_some_place_holds_it() {
+        let (base, ours, theirs) = ("a\nb\nc\n\n", "a\nours\nc\n\n", "a\ntheirs\nc\n\n");
+        let of = |result: Option<&str>, more: &[Place]| {
+            let versions = [Some(base), Some(ours), Some(theirs), None, result];
+            let mut places = vec![place("f", versions)];
+            places.extend(more.iter().cloned());
+            common(&places)
+        };
+        assert_eq!(of(Some("ours\ntheirs\n"), &[]), ["f: a", "f: c"]);
+        assert_eq!(of(Some("a\nours\ntheirs\n c\n"), &[]), [""; 0]);
+        // It moved; and a file that is gone as a whole is named as that.
+        let moved = place("g", [None, None, None, None, Some("a\nc\n")]);
+        assert_eq!(of(Some("ours\n"), &[moved]), [""; 0]);
+        assert_eq!(of(None, &[]), [""; 0]);
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub struct Resolution {
     pub dropped: Vec<Dropped>,
     /// Paths changed beyond those in conflict, for display.
     pub beyond: Vec<String>,
-    /// Those of them that are gone, but for what the merge itself had set aside.
+    /// What is gone although both sides had it, for display: a path, or `PATH: LINE`; without what the
+    /// merge itself had set aside.
     pub removed: Vec<String>,
 }
 
@@ -77,10 +78,12 @@ impl Store {
                 .map(shown)
                 .collect(),
             dropped: losses::dropped(&places),
-            removed: beyond
-                .clone()
+            removed: places
+                .iter()
+                .filter(|place| is_beyond(place) || place.ours.is_some() && place.theirs.is_some())
                 .filter(|place| place.result.is_none() && !is_aside(&place.path, conflict))
                 .map(shown)
+                .chain(losses::common(&places))
                 .collect(),
             beyond: beyond.map(shown).collect(),
         })

@@ -278,7 +278,7 @@ async fn what_a_merger_removes_beyond_its_conflict_is_warned_of() {
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     let found = &ran.summary.conflicts[0];
     assert_eq!(found.removed, ["b.txt"]);
-    let warning = format!("{} removed what was in no conflict: b.txt", found.id);
+    let warning = format!("{} removed what no side had removed: b.txt", found.id);
     let warnings = ran.summary.warnings.join("\n");
     assert!(warnings.contains(&warning), "{warnings}");
     for file in ["report.md", "result.json"] {

@@ -164,6 +164,23 @@ async fn whatever_the_model_wrote_before_a_cut_counts_over_every_wire() {
     }
 }
 
+/// A server that does not keep to the limit it was given is not listened to without end.
+#[tokio::test]
+async fn an_answer_many_times_as_long_as_asked_for_is_broken_off_over_every_wire() {
+    for (spoken, wire) in WIRES {
+        for written in [Written::Text, Written::Thoughts, Written::Arguments] {
+            let shown = format!("{wire:?} {written:?}");
+            let mut events = head(spoken, written, &json!({}));
+            let piece = piece(spoken, written, &"y".repeat(30_000));
+            events.extend(std::iter::repeat_n(piece, 400));
+            let (usage, _) = metered(wire, stream(&events)).await;
+            let output = usage.expect(&shown).output;
+            // 256 KiB, a token for four bytes, and what came with the last piece.
+            assert!((65_536..=90_000).contains(&output), "{shown}: {output}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_s_own_figure_counts_where_it_came() {
     let broken = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}],

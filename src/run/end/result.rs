@@ -241,21 +241,29 @@ fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
         said.collect::<Vec<_>>()
     });
     told.chain(verdict)
-        .chain(state.conflicts.iter().filter_map(removed))
+        .chain(state.conflicts.iter().flat_map(unasked))
         .chain(missing(left_out))
         .collect()
 }
 
-/// What a merger removed beyond its conflict, in a resolution that was taken: no side asked for it.
-fn removed(conflict: &crate::journal::Conflict) -> Option<String> {
-    if conflict.resolved.is_none() || conflict.removed.is_empty() {
-        return None;
-    }
-    let removed = words::few(&conflict.removed, 5, ", ");
-    Some(format!(
-        "{} removed what was in no conflict: {removed}; look whether that is meant",
-        conflict.id
-    ))
+/// What a merger did that no side asked for, in a resolution that was taken.
+fn unasked(conflict: &crate::journal::Conflict) -> Vec<String> {
+    let others = conflict.beyond.iter();
+    let others: Vec<String> = others
+        .filter(|path| !conflict.removed.contains(path))
+        .cloned()
+        .collect();
+    [
+        ("removed what no side had removed", &conflict.removed),
+        ("changed what was in no conflict", &others),
+    ]
+    .into_iter()
+    .filter(|(_, what)| conflict.resolved.is_some() && !what.is_empty())
+    .map(|(did, what)| {
+        let what = words::few(what, 5, ", ");
+        format!("{} {did}: {what}; look whether that is meant", conflict.id)
+    })
+    .collect()
 }
 
 /// What an agent made and the result lacks, so that a pass is not taken for one with all of it. What

@@ -57,11 +57,16 @@ pub(in crate::run) fn of(run: &CommandRun, at_base: Option<&CommandRun>) -> Outc
     }
 }
 
-/// Why an exit code of 0 says nothing: no test ran, or none is told of where some were at the base.
+/// Why an exit code of 0 says nothing: tests failed, no test ran, or none is told of where some were at the
+/// base.
 fn untested(run: &CommandRun, at_base: Option<&CommandRun>) -> Option<String> {
     let ran = |tests: &TestCount| tests.collected.saturating_sub(tests.skipped);
     let before = at_base.and_then(|base| base.tests.as_ref()).map_or(0, ran);
     match &run.tests {
+        Some(tests) if tests.failed > 0 => Some(format!(
+            "exited with 0, and its output counts {} of {} tests that failed",
+            tests.failed, tests.collected
+        )),
         Some(tests) if tests.collected > 0 && ran(tests) == 0 => {
             Some(format!("skipped all of its {} tests", tests.collected))
         }
@@ -185,6 +190,19 @@ mod tests {
         assert_eq!(at(Some((2, 1)), Some((2, 0))), Outcome::Passed);
         assert_eq!(at(None, Some((2, 2))), Outcome::Passed);
         assert_eq!(at(None, None), Outcome::Passed);
+    }
+
+    #[test]
+    fn an_exit_code_of_0_beside_tests_that_failed_is_no_pass() {
+        let with = |code, failed| {
+            let mut now = run("pytest | tail -3", Some(code), Some((2, 0)));
+            let tests = now.tests.as_mut().unwrap();
+            (tests.failed, tests.passed) = (failed, 2 - failed);
+            word(&of(&now, None))
+        };
+        assert_eq!(with(0, 0), "passed");
+        assert_eq!(with(0, 1), "unknown");
+        assert_eq!(with(1, 1), "failed");
     }
 
     fn run(command: &str, exit_code: Option<i32>, tests: Option<(u64, u64)>) -> CommandRun {

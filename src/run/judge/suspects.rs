@@ -20,6 +20,7 @@ pub(in crate::run) const ADDED: &str = "added";
 const NAMED: &str = "named by an acceptance command";
 const LIKE_A_PROGRAM: &str = "named like a program that an acceptance command starts";
 const LIKE_A_MODULE: &str = "named like a module of Python's library";
+const LIKE_OUR_MODULE: &str = "named like a module of the workspace";
 
 /// Files of a change whose contents are compared, and the largest of them in bytes.
 const FILES: usize = 100;
@@ -130,6 +131,9 @@ struct Table {
     /// Programs that acceptance commands start, and paths that they name.
     programs: BTreeSet<String>,
     named: BTreeSet<String>,
+    /// Files of Python that the base has beside its tests, in lower case: their modules, and their paths.
+    own: BTreeSet<String>,
+    there: BTreeSet<String>,
 }
 
 struct Word {
@@ -195,6 +199,8 @@ impl Table {
             known: Known::get()?,
             programs: BTreeSet::new(),
             named: BTreeSet::new(),
+            own: BTreeSet::new(),
+            there: BTreeSet::new(),
         };
         commands.iter().for_each(|command| table.note(command));
         Ok(table)
@@ -210,7 +216,7 @@ impl Table {
         match kind {
             _ if manifest => !added && notes.iter().any(|note| !note.starts_with("not compared")),
             "test" | NAMED => !added,
-            LIKE_A_MODULE => added,
+            LIKE_A_MODULE | LIKE_OUR_MODULE => added,
             "hook" | "config" | "build" | LIKE_A_PROGRAM => true,
             _ => false,
         }
@@ -228,6 +234,13 @@ impl Table {
     /// Leaves out modules that the base has itself: a command that starts one means it, and a file in it
     /// stands before no other.
     fn spare(&mut self, base: &BTreeSet<String>) {
+        for path in base.iter().filter(|path| path.ends_with(".py")) {
+            let path = path.to_lowercase();
+            if self.file(path.as_bytes()) != Some("test") {
+                self.own.extend(module(&path).map(str::to_owned));
+            }
+            self.there.insert(path);
+        }
         self.programs.retain(|program| {
             let folder = format!("{program}/");
             let below = base.range(folder.clone()..);
@@ -251,14 +264,9 @@ impl Table {
         if first && self.programs.contains(stem) && is_program(name) {
             return Some(LIKE_A_PROGRAM);
         }
-        let found = self
-            .known
-            .files
-            .iter()
-            .find(|(_, globs)| globs.matches(&lower));
-        let found = found.map(|(kind, _)| *kind);
-        let module = shown.ends_with(".py") && self.programs.contains(folder_name);
-        if module && found.is_none() {
+        let found = self.file(&lower);
+        let started = shown.ends_with(".py") && self.programs.contains(folder_name);
+        if started && found.is_none() {
             return Some(LIKE_A_PROGRAM);
         }
         // Python looks at the top and beside a test before it looks into its own library.
@@ -267,8 +275,23 @@ impl Table {
         match name.strip_suffix(".py") {
             Some("__init__") if modules.contains(folder) => Some(LIKE_A_MODULE),
             Some(stem) if beside && modules.contains(stem) => Some(LIKE_A_MODULE),
+            Some(_) if found == Some("test") && !self.there.contains(shown.as_ref()) => {
+                // A test's folder comes before the rest, too.
+                let ours = module(&shown).is_some_and(|name| self.own.contains(name));
+                if ours { Some(LIKE_OUR_MODULE) } else { found }
+            }
             _ => found,
         }
+    }
+
+    /// What the table says of a path in lower case.
+    fn file(&self, lower: &[u8]) -> Option<&'static str> {
+        let found = self
+            .known
+            .files
+            .iter()
+            .find(|(_, globs)| globs.matches(lower));
+        found.map(|(kind, _)| *kind)
     }
 
     fn language(&self, path: &[u8]) -> Option<&'static str> {
@@ -327,6 +350,13 @@ impl Table {
             .filter(|line| words.iter().any(|word| line.contains(word)))
             .collect()
     }
+}
+
+/// The module that a file of Python is, by its name alone.
+fn module(path: &str) -> Option<&str> {
+    let path = path.strip_suffix(".py")?;
+    let path = path.strip_suffix("/__init__").unwrap_or(path);
+    path.rsplit('/').next().filter(|name| *name != "__init__")
 }
 
 /// Without an ending, or with one that a program or module may have.
@@ -472,13 +502,15 @@ mod tests {
         }
     }
 
+    /// What a path is, under one command and over these files of the base.
+    fn like(command: &str, base: &[&str], path: &str) -> Option<&'static str> {
+        let mut table = Table::new(&[command]).unwrap();
+        table.spare(&base.iter().map(|&path| path.to_owned()).collect());
+        table.kind(path.as_bytes())
+    }
+
     #[test]
     fn what_a_command_is_given_is_no_program() {
-        let like = |command: &str, base: &[&str], path: &str| {
-            let mut table = Table::new(&[command]).unwrap();
-            table.spare(&base.iter().map(|&path| path.to_owned()).collect());
-            table.kind(path.as_bytes())
-        };
         for (command, path, kind) in [
             (
                 "python3 -m compileall -q src && PYTHONPATH=src python3 -m pytest -q tests",
@@ -522,6 +554,20 @@ mod tests {
             ("$RUNNER app", "app/a.py", Some(LIKE_A_PROGRAM)),
         ] {
             assert_eq!(like(command, &[], path), kind, "{command}: {path}");
+        }
+    }
+
+    #[test]
+    fn a_new_module_beside_tests_is_no_test_where_the_workspace_has_one_of_its_name() {
+        let base = ["app.py", "src/pkg/__init__.py", "tests/util.py", "util.py"];
+        for (path, kind) in [
+            ("tests/app.py", LIKE_OUR_MODULE),
+            ("tests/pkg/__init__.py", LIKE_OUR_MODULE),
+            ("tests/util.py", "test"),
+            ("tests/test_app.py", "test"),
+            ("tests/new.py", "test"),
+        ] {
+            assert_eq!(like("pytest -q", &base, path), Some(kind), "{path}");
         }
         // The module that is meant is the workspace's own.
         let base = ["app/__init__.py", "app/a.py", "appendix/b.py"];
