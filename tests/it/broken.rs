@@ -18,7 +18,7 @@ use wharf_toolbox::message::{Reply, ToolboxHello};
 use wharf_toolbox::wire::{Frame, Kind, VERSION};
 
 use crate::container::{engine, open, python, run, spec};
-use crate::operator::{self, Operator, containers, finish};
+use crate::operator::{self, Operator, finish};
 use crate::otlp::Receiver;
 use crate::proxy::Proxy;
 use crate::server::{Answer, Ask, FakeModel, Role};
@@ -755,7 +755,7 @@ async fn a_full_disk_under_the_state_directory_loses_nothing() {
         .iter()
         .filter(|line| matches!(line.event, Event::TurnDone { .. }));
     assert_eq!(turns.count(), 1);
-    assert!(containers(&operator::engine(), &operator).await.is_empty());
+    crate::stops::none_left(&operator).await;
 }
 
 fn names(paths: &[Vec<u8>]) -> Vec<String> {

@@ -125,7 +125,8 @@ pub async fn recorded() -> Recorded {
     whole
 }
 
-fn answered(lines: &[Line]) -> usize {
+/// How many answers of the model are on record.
+pub fn answered(lines: &[Line]) -> usize {
     count(lines, |e| matches!(e, Event::ModelAnswered { .. }))
 }
 
@@ -148,17 +149,24 @@ fn same_end(whole: &Recorded, cut: usize, again: &Again) {
         (0, vec![]),
         "{at}"
     );
-    for subtask in &was.subtasks {
+    let ids: Vec<&str> = was.subtasks.iter().map(|s| s.id.as_str()).collect();
+    nothing_twice(&whole.lines, &again.lines, &ids, &at);
+}
+
+/// Each of these subtasks was worked and done once, and what happens once a round or once a run happened as
+/// often as in the run that nobody killed.
+pub fn nothing_twice(whole: &[Line], again: &[Line], ids: &[&str], at: &str) {
+    for name in ids {
         let done = count(
-            &again.lines,
-            |e| matches!(e, Event::SubtaskEnded { id, status: SubtaskStatus::Done, .. } if id.as_str() == subtask.id),
+            again,
+            |e| matches!(e, Event::SubtaskEnded { id, status: SubtaskStatus::Done, .. } if id.as_str() == *name),
         );
-        assert_eq!(done, 1, "{at}: {} ended {done} times", subtask.id);
+        assert_eq!(done, 1, "{at}: {name} ended {done} times");
         let worked = count(
-            &again.lines,
-            |e| matches!(e, Event::AgentEnded { agent, .. } if agent.subtask.as_str() == subtask.id),
+            again,
+            |e| matches!(e, Event::AgentEnded { agent, .. } if agent.subtask.as_str() == *name),
         );
-        assert_eq!(worked, 1, "{at}: {} was worked {worked} times", subtask.id);
+        assert_eq!(worked, 1, "{at}: {name} was worked {worked} times");
     }
     for kind in [
         "round_started",
@@ -176,7 +184,7 @@ fn same_end(whole: &Recorded, cut: usize, again: &Again) {
             let named = |e: &Event| serde_json::to_value(e).unwrap()["type"] == kind;
             count(lines, named)
         };
-        assert_eq!(of(&again.lines), of(&whole.lines), "{at}: {kind}");
+        assert_eq!(of(again), of(whole), "{at}: {kind}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Podman's service as the engine: it reads the list of system calls from a file, has no word for some of
 //! what Docker takes, and clears up in its own way. It has a network namespace, a root and a socket to itself.
 //!
-//! Opt-in, since it needs root, `podman` and a minute: `WHARF_TEST_DAEMON=1`.
+//! Opt-in, since it needs root, `podman` and a minute: `-- --ignored`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::container::{empty_tree, left, machine, note, open, python, run, soon,
 use crate::faulty::socket;
 use crate::operator::Operator;
 use crate::proxy::{Proxy, Rule};
-use crate::second::{wanted, which};
+use crate::second::needs;
 use crate::world::put;
 
 /// How long the service may take to answer after its start.
@@ -29,18 +29,9 @@ struct Podman {
     child: Child,
 }
 
-/// None, and that said aloud, unless somebody asked for these tests and Podman is there.
-fn asked() -> Option<()> {
-    wanted()?;
-    if which("podman").is_none() {
-        note("SKIPPED: there is no podman here (Debian's package is called so)");
-        return None;
-    }
-    Some(())
-}
-
 impl Podman {
     async fn start() -> Podman {
+        needs(&["podman", "runc", "unshare"]);
         let dir = tempfile::tempdir().unwrap();
         let log = std::fs::File::create(dir.path().join("log")).unwrap();
         let runtime = dir.path().join("bin/runc");
@@ -241,8 +232,8 @@ async fn only_wharfs_list(podman: &Podman, image: &Image) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "opt-in: starts Podman's service (root, podman, runc)"]
 async fn a_sandbox_holds_in_podman_and_leaves_nothing_there() {
-    let Some(()) = asked() else { return };
     let podman = Podman::start().await;
     carry(&podman.address()).await;
     let docker = podman.connect().await;
@@ -285,8 +276,8 @@ async fn a_sandbox_holds_in_podman_and_leaves_nothing_there() {
 
 /// The README's first command there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "opt-in: starts Podman's service (root, podman, runc)"]
 async fn the_quickstart_passes_in_podman() {
-    let Some(()) = asked() else { return };
     let podman = Podman::start().await;
     carry(&podman.address()).await;
     let mut operator = Operator::new();

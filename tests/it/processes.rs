@@ -264,6 +264,62 @@ async fn a_full_process_table_is_cleared_for_the_next_command_and_told() {
     sandbox.close().await;
 }
 
+/// Its name and when it began: another process 1 would have begun at another time.
+const FIRST: &str = "cat /proc/1/comm; awk '{print $22}' /proc/1/stat";
+
+/// A signal to all that the sandbox's user may signal, by somebody else than the shell: the kernel leaves out
+/// who sends it.
+const TO_ALL: [(&str, &str); 3] = [
+    ("a child", "echo begun; (kill -9 -1); echo on"),
+    (
+        "a session of its own",
+        "echo begun; setsid -w sh -c 'kill -9 -1'; echo on",
+    ),
+    (
+        "Python",
+        "echo begun; python3 -c 'import os; os.kill(-1, 9)'; echo on",
+    ),
+];
+
+#[tokio::test]
+async fn a_kill_of_all_processes_ends_its_command_and_not_process_1() {
+    let Some((docker, look)) = engine().await else {
+        return;
+    };
+    let sandbox = open(&docker, &spec(python(&docker).await, "all")).await;
+    let (exit, first) = run(sandbox.as_ref(), FIRST).await;
+    assert_eq!((exit, first.lines().count()), (Exit::Code(0), 2), "{first}");
+    for (who, line) in TO_ALL {
+        let server = Command {
+            line: "sleep 9999".into(),
+            timeout: Duration::from_secs(20),
+            background: true,
+            keep: 4000,
+        };
+        let cancel = CancellationToken::new();
+        let server = sandbox.run(&server, &cancel).await.unwrap();
+        let finished = ask(sandbox.as_ref(), line, 20).await;
+        assert_eq!(finished.exit, Exit::Code(137), "{who}: {finished:?}");
+        assert_eq!(text(&finished.stdout.head), "begun\n", "{who}");
+        // What ran beside it is gone, and that is told, too.
+        let id = server.background.unwrap();
+        let seen = sandbox.process(id, ProcessAction::Output).await.unwrap();
+        assert_eq!(seen.unwrap().exit, Exit::Code(137), "{who}");
+        let next = run(sandbox.as_ref(), FIRST).await;
+        assert_eq!(next, (Exit::Code(0), first.clone()), "{who}");
+    }
+    // The shell that sends it is left out, but not the process above it, and that is told.
+    let finished = ask(sandbox.as_ref(), "kill -9 -1; sleep 20", 60).await;
+    assert_eq!(finished.exit, Exit::Code(137), "{finished:?}");
+    assert!(note(&finished).contains("was killed"), "{finished:?}");
+    let next = run(sandbox.as_ref(), FIRST).await;
+    assert_eq!(next, (Exit::Code(0), first));
+    run(sandbox.as_ref(), "echo kept > kept").await;
+    assert_eq!(sandbox.scan().await.unwrap().puts.len(), 1);
+    assert_eq!(crate::container::left(&look, "run-all").await, (1, 0));
+    sandbox.close().await;
+}
+
 /// The inside of a call that would write a file long after its limit.
 const LATE: &str = "echo begun; \
     env -i setsid sh -c 'sleep 6; echo late > late1.txt' & \

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::process::Child;
+use wharf::journal::{Event, Line};
 
+use crate::again::count;
+use crate::crash;
 use crate::operator::{LIMIT, Operator, containers, engine, finish, skipped, until};
 use crate::server::{Answer, Ask, FakeModel, Role};
-use crate::stops::{send, sleeping};
+use crate::stops::{none_left, send, sleeping};
 use crate::world::{passes, put, report, write};
 
 const PLAN: &str = r#"version: 1
@@ -73,92 +76,126 @@ fn lines(state: &Path) -> usize {
     journal.map_or(0, |bytes| bytes.iter().filter(|b| **b == b'\n').count())
 }
 
-async fn none_left(operator: &Operator) {
-    until(
-        Duration::from_secs(20),
-        "no container of the run",
-        async || containers(&engine(), operator).await.is_empty(),
-    )
-    .await;
-}
-
-fn events(operator: &Operator, kind: &str, subtask: &str) -> usize {
-    let journal = operator.of_run("journal.jsonl");
-    let lines = journal
-        .lines()
-        .map(|l| serde_json::from_str::<Value>(l).unwrap());
-    lines
-        .filter(|l| l["type"] == kind && (l["agent"]["subtask"] == subtask || l["id"] == subtask))
-        .count()
-}
-
 fn tree(operator: &Operator) -> String {
     operator.git(&["rev-parse", "wharf/run^{tree}"])
 }
 
-/// Kills a run once its journal has so many lines, and resumes it; the tree it came to.
-async fn killed_at(count: usize) -> String {
-    let (operator, server) = (repository(), FakeModel::start(script).await);
-    let mut child = start(&operator, &server);
+/// The run that the dozen kills are tried on: three agents at a time, a conflict and its merger, two rounds.
+struct Whole {
+    lines: Vec<Line>,
+    requests: usize,
+    tree: String,
+}
+
+/// How many agents of `crash::PLAN` may wait for an answer at a time.
+const AT_A_TIME: usize = 3;
+
+/// All subtasks that its coordinator asks for in both rounds.
+const IDS: [&str; 4] = ["left", "right", "free", "mend"];
+
+fn start_matrix(server: &FakeModel) -> (Operator, Child) {
+    let operator = Operator::new();
+    operator.git(&["init", "-q", "-b", "main"]);
+    put(&operator.work().join("list.txt"), crash::LINES);
+    operator.git(&["add", "."]);
+    operator.git(&["commit", "-q", "-m", "first"]);
+    let plan = format!("{}model: openai/fake\n", crash::PLAN);
+    let plan = operator.beside("plan.yaml", &plan);
+    let args = ["run", "-f", &plan, "-C", ".", "--run-id", "run", "--json"];
+    let child = operator.command(Some(server), &args).spawn().unwrap();
+    (operator, child)
+}
+
+/// What is on record, less a last line that a kill cut.
+fn on_record(operator: &Operator) -> Vec<Line> {
+    let path = operator.state().join("runs/run/journal.jsonl");
+    wharf::journal::read(&path).unwrap().lines
+}
+
+/// Kills a run once its journal has so many lines, and resumes it to the same end; whether it was still under
+/// way.
+async fn killed_at(whole: &Whole, cut: usize) -> bool {
+    let first = FakeModel::start(crash::script).await;
+    let (operator, mut child) = start_matrix(&first);
     let state = operator.state();
-    until(LIMIT, "the journal grows", async || lines(&state) >= count).await;
+    until(LIMIT, "the journal grows", async || lines(&state) >= cut).await;
     child.start_kill().unwrap();
     child.wait().await.unwrap();
+    let before = on_record(&operator);
+    let at = format!(
+        "killed after line {} of {}",
+        before.len(),
+        whole.lines.len()
+    );
+
+    let second = FakeModel::start(crash::script).await;
     let said = operator
-        .wharf(Some(&server), &["resume", "last", "--json"])
+        .wharf(Some(&second), &["resume", "last", "--json"])
         .await;
-    assert_eq!(said.code, Some(0), "killed at {count}: {said:?}");
-    assert_eq!(
-        said.object()["status"],
-        "passed",
-        "killed at {count}: {said:?}"
-    );
+    assert_eq!(said.code, Some(0), "{at}: {said:?}");
+    assert_eq!(said.object()["status"], "passed", "{at}: {said:?}");
     none_left(&operator).await;
-    for id in ["a", "b", "c"] {
-        assert_eq!(
-            events(&operator, "agent_ended", id),
-            1,
-            "killed at {count}: {id}"
-        );
+    assert_eq!(tree(&operator), whole.tree, "{at}");
+    crash::nothing_twice(&whole.lines, &on_record(&operator), &IDS, &at);
+    for server in [&first, &second] {
+        assert_eq!(server.violations(), Vec::<String>::new(), "{at}");
     }
-    assert_eq!(
-        server.violations(),
-        Vec::<String>::new(),
-        "killed at {count}"
+    // An answer on record is never asked for again; one that was under way is, and there are only so many.
+    let answered = crash::answered(&before);
+    let (asked, again) = (first.requests().len(), second.requests().len());
+    assert_eq!(again, whole.requests - answered, "{at}: requests");
+    assert!(
+        (answered..=answered + AT_A_TIME).contains(&asked),
+        "{at}: {asked} requests, {answered} answers on record"
     );
-    tree(&operator)
+    let ended = count(&before, |event| matches!(event, Event::RunEnded { .. }));
+    ended == 0
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dozen_kills_of_the_real_program_come_to_the_same_tree() {
+async fn a_dozen_kills_of_the_real_program_come_to_the_same_end() {
     if skipped() {
         return;
     }
-    let (operator, server) = (repository(), FakeModel::start(script).await);
-    let whole = finish(start(&operator, &server)).await;
-    assert_eq!(whole.code, Some(0), "{whole:?}");
-    let (all, whole_tree) = (lines(&operator.state()), tree(&operator));
+    let server = FakeModel::start(crash::script).await;
+    let (operator, child) = start_matrix(&server);
+    let said = finish(child).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let whole = Whole {
+        lines: on_record(&operator),
+        requests: server.requests().len(),
+        tree: tree(&operator),
+    };
+    let happened = |of: fn(&Event) -> bool| count(&whole.lines, of);
+    assert_eq!(happened(|e| matches!(e, Event::RoundStarted { .. })), 2);
+    assert_eq!(happened(|e| matches!(e, Event::ConflictFound { .. })), 1);
+    crash::nothing_twice(&whole.lines, &whole.lines, &IDS, "not killed");
     // From the first record to the last but one, evenly.
+    let all = whole.lines.len();
     let cuts = (0..12).map(|n| 1 + n * (all - 2) / 11);
-    let trees: Vec<String> = futures::stream::iter(cuts)
-        .map(killed_at)
+    let under_way: Vec<bool> = futures::stream::iter(cuts)
+        .map(|cut| killed_at(&whole, cut))
         .buffer_unordered(3)
         .collect()
         .await;
-    assert_eq!(trees, vec![whole_tree; 12]);
+    // The last records come at once, so that a kill among them may come late.
+    let killed = under_way.iter().filter(|it| **it).count();
+    assert!(
+        killed > 8,
+        "{killed} of 12 were under way when they were killed"
+    );
 
     // A run that has ended says the same again and does nothing.
-    let asked = server.requests().len();
     let again = operator
         .wharf(Some(&server), &["resume", "run", "--json"])
         .await;
     assert_eq!(again.code, Some(0), "{again:?}");
-    assert_eq!(again.object()["snapshot"], whole.object()["snapshot"]);
+    assert_eq!(again.object()["snapshot"], said.object()["snapshot"]);
     assert_eq!(
         again.stderr.trim(),
         "run run has ended: nothing is left to do, this is its result"
     );
-    assert_eq!(server.requests().len(), asked);
+    assert_eq!(server.requests().len(), whole.requests);
 }
 
 /// A run that was killed in the middle of its agents' work.

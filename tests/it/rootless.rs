@@ -2,7 +2,7 @@
 //! is strict. It has a network namespace, a root and a socket to itself.
 //!
 //! Opt-in, since it needs root to become that user, `dockerd`, `rootlesskit` and the user's ranges of ids
-//! (/etc/subuid, /etc/subgid): `WHARF_TEST_DAEMON=1 WHARF_TEST_USER=NAME`.
+//! (/etc/subuid, /etc/subgid): `WHARF_TEST_USER=NAME` and `-- --ignored`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,7 +22,7 @@ use crate::battery::let_through;
 use crate::container::{left, machine, note, open, python, run, spec};
 use crate::operator::Operator;
 use crate::podman::carry;
-use crate::second::wanted;
+use crate::second::needs;
 use crate::world::{World, report};
 
 /// How long the daemon may take to answer after its start.
@@ -34,14 +34,10 @@ struct Rootless {
     child: Child,
 }
 
-/// The user to become; None, and that said aloud, unless somebody asked for this and named one.
-fn asked() -> Option<String> {
-    wanted()?;
+/// The user to become.
+fn named() -> String {
     let user = std::env::var("WHARF_TEST_USER").ok();
-    if user.is_none() {
-        note("SKIPPED: WHARF_TEST_USER names an ordinary user who may run a rootless dockerd");
-    }
-    user
+    user.expect("WHARF_TEST_USER names an ordinary user who may run a rootless dockerd")
 }
 
 /// What the user's process does once it has namespaces of its own: the links to the engine's own folders
@@ -50,6 +46,7 @@ const INSIDE: &str = "rm -f /run/docker /run/containerd /run/xtables.lock; exec 
 
 impl Rootless {
     async fn start(user: &str) -> Rootless {
+        needs(&["dockerd", "rootlesskit", "setpriv", "unshare"]);
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).display().to_string();
         let log = std::fs::File::create(dir.path().join("log")).unwrap();
@@ -148,9 +145,9 @@ impl Drop for Rootless {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "opt-in: starts an ordinary user's engine (root, dockerd, rootlesskit, WHARF_TEST_USER)"]
 async fn a_sandbox_holds_in_rootless_docker_and_what_it_does_not_limit_is_told() {
-    let Some(user) = asked() else { return };
-    let rootless = Rootless::start(&user).await;
+    let rootless = Rootless::start(&named()).await;
     carry(&rootless.address()).await;
     let docker = rootless.connect().await.unwrap();
     let sandbox = open(&docker, &spec(python(&docker).await, "rootless")).await;

@@ -1,12 +1,7 @@
 //! A second engine for what the first one cannot be asked to suffer: restarted in the middle, killed, spoken
 //! to over its own TLS, with runtimes of its own. It has a network namespace, a root and sockets to itself.
 //!
-//! Opt-in, since it needs root, `dockerd` and half a minute: `WHARF_TEST_DAEMON=1`.
-
-#![expect(
-    clippy::disallowed_methods,
-    reason = "tests ask the environment whether they may start an engine"
-)]
+//! Opt-in, since it needs root, `dockerd`, for one test `runsc`, and half a minute: `-- --ignored`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,17 +28,16 @@ struct Daemon {
     child: Child,
 }
 
-/// None, and that said aloud, unless somebody asked for these tests.
-pub(crate) fn wanted() -> Option<()> {
-    if std::env::var("WHARF_TEST_DAEMON").as_deref() == Ok("1") {
-        return Some(());
-    }
-    note("SKIPPED: WHARF_TEST_DAEMON=1 starts a second engine (root, dockerd)");
-    None
+/// Whoever asks for these tests has what they need; without it they fail and say what is missing.
+pub(crate) fn needs(programs: &[&str]) {
+    assert!(rustix::process::geteuid().is_root(), "this test needs root");
+    let missing: Vec<_> = programs.iter().filter(|it| which(it).is_none()).collect();
+    assert!(missing.is_empty(), "this test needs {missing:?}");
 }
 
 impl Daemon {
     async fn start(more: &[String]) -> Daemon {
+        needs(&["dockerd", "unshare"]);
         let dir = tempfile::tempdir().unwrap();
         let runsc = which("runsc");
         let runtimes = runsc.map(|path| {
@@ -248,17 +242,15 @@ async fn outlives(signal: rustix::process::Signal) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "opt-in: starts a second engine (root, dockerd)"]
 async fn a_run_outlives_a_daemon_that_is_restarted() {
-    if wanted().is_some() {
-        outlives(rustix::process::Signal::TERM).await;
-    }
+    outlives(rustix::process::Signal::TERM).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "opt-in: starts a second engine (root, dockerd)"]
 async fn a_run_outlives_a_daemon_that_is_killed() {
-    if wanted().is_some() {
-        outlives(rustix::process::Signal::KILL).await;
-    }
+    outlives(rustix::process::Signal::KILL).await;
 }
 
 /// What a command can do with the streams of process 1, where its runtime lets it have them.
@@ -284,11 +276,9 @@ const TRICKS: [(&str, &str); 4] = [
 /// gVisor as the daemon has it: a sandbox works in it, and whoever takes up the streams of process 1 there
 /// breaks it and is never taken for it.
 #[tokio::test]
+#[ignore = "opt-in: starts a second engine (root, dockerd, runsc)"]
 async fn under_gvisor_a_sandbox_works_and_nobody_speaks_in_the_name_of_process_1() {
-    let Some(()) = wanted() else { return };
-    if which("runsc").is_none() {
-        return note("SKIPPED: there is no runsc here (Debian's package is called so)");
-    }
+    needs(&["runsc"]);
     let daemon = Daemon::start(&[]).await;
     let docker = sandbox::connect(&daemon.options()).await.unwrap();
     assert!(docker.info().facts.runtimes.contains("runsc"));
@@ -395,8 +385,8 @@ async fn tiny(docker: &Docker, n: usize) {
 
 /// What a hundred runs add to the disk of a daemon that serves nobody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "opt-in: starts a second engine (root, dockerd)"]
 async fn a_hundred_runs_add_nothing_to_the_daemon_s_disk() {
-    let Some(()) = wanted() else { return };
     let daemon = Daemon::start(&[]).await;
     let docker = sandbox::connect(&daemon.options()).await.unwrap();
     carried(&daemon, &docker).await;
@@ -418,8 +408,8 @@ async fn a_hundred_runs_add_nothing_to_the_daemon_s_disk() {
 
 /// The real program in the daemon's own network, over the daemon's own TLS.
 #[tokio::test]
+#[ignore = "opt-in: starts a second engine (root, dockerd)"]
 async fn the_daemons_own_tls_is_spoken() {
-    let Some(()) = wanted() else { return };
     let dir = crate::engines::certificates();
     let at = |name: &str| dir.path().join(name).display().to_string();
     let more = [

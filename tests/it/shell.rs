@@ -12,9 +12,10 @@ use wharf::run::{self, Error, Visit, Visiting};
 use wharf::sandbox::memory::Memory;
 
 use crate::again::{Recorded, run_dir};
-use crate::operator::{Operator, containers, engine, finish, skipped};
+use crate::operator::{Operator, finish, skipped};
 use crate::replay::photograph;
 use crate::server::{Answer, Ask, FakeModel, Role};
+use crate::stops::none_left;
 use crate::world::{World, passes, report, write};
 
 const PLAN: &str = "version: 1
@@ -149,5 +150,5 @@ async fn the_verb_gives_a_command_s_exit_code_and_keeps_the_directory_between_li
     assert_eq!(none.code, Some(2), "{none:?}");
 
     assert_eq!(operator.of_run("journal.jsonl"), journal);
-    assert!(containers(&engine(), &operator).await.is_empty());
+    none_left(&operator).await;
 }
