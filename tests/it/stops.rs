@@ -15,7 +15,7 @@ use crate::server::{Answer, Ask, FakeModel, Role};
 use crate::world::{put, report};
 
 /// How long the engine may take to be rid of a dead run's containers.
-const GONE: Duration = Duration::from_secs(10);
+const GONE: Duration = Duration::from_secs(20);
 
 const TWO: &str = r#"version: 1
 name: two
