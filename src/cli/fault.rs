@@ -152,7 +152,7 @@ impl From<crate::journal::Error> for Fault {
             Error::Io { .. } | Error::Closed { .. } => "`wharf doctor` checks the state directory",
             Error::Newer { .. } => "use that version of wharf, or a later one",
             Error::Damaged { .. } | Error::Beside { .. } => {
-                "what came before that line still holds; report.md beside it says what the run came to"
+                "what came before that line still holds; what the run came to cannot be told"
             }
         };
         Self::new(3, "journal", error.to_string()).hint(hint)

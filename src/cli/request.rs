@@ -6,7 +6,7 @@ use super::fault::Fault;
 use super::find::Found;
 use super::text;
 use crate::journal::{Agent, Event, Line};
-use crate::run::{self, Asked};
+use crate::run::{self, Asked, To};
 
 /// From here on calls are summaries of an agent's own conversation.
 const SUMMARIES: u32 = run::SUMMARIES;
@@ -115,7 +115,7 @@ pub fn last(lines: &[Line], agent: &str) -> Result<Agent, Fault> {
     })
 }
 
-/// The whole of it: who asked, then each message under its role, then the tools.
+/// The whole of it: who asked, whom and with which parameters, then each message under its role, then the tools.
 pub fn page(asked: &Asked) -> String {
     let what = if asked.summary { "summary" } else { "call" };
     let sent = match asked.attempts {
@@ -131,6 +131,9 @@ pub fn page(asked: &Asked) -> String {
         asked.round,
         text::plural(asked.messages.len(), "message"),
     );
+    for to in &asked.sent {
+        out.push_str(&parameters(to));
+    }
     for message in &asked.messages {
         out.push_str(&one(message));
     }
@@ -143,6 +146,36 @@ pub fn page(asked: &Asked) -> String {
             text::plain(about),
             text::plain(&tool["schema"].to_string())
         ));
+    }
+    out
+}
+
+/// One parameter a line, as JSON; of a model without a server, what was wished for.
+fn parameters(to: &To) -> String {
+    let model = text::line(&to.model, 160);
+    let Some(terms) = &to.terms else {
+        return format!("\n--- parameters, to {model}\nnot known: an earlier wharf asked\n");
+    };
+    let port = terms.port.map(|port| format!(":{port}"));
+    let host = terms.host.as_ref();
+    let at = host.map(|host| format!(" at {host}{}", port.unwrap_or_default()));
+    let at = text::line(&at.unwrap_or_default(), 160);
+    let mut out = format!("\n--- parameters, to {model}{at}\n");
+    let mut put = |name: &str, value: &Value| {
+        out.push_str(&format!(
+            "{} {}\n",
+            text::line(name, 80),
+            text::plain(&value.to_string())
+        ));
+    };
+    for (name, value) in &terms.parameters {
+        put(name, value);
+    }
+    if terms.parameters.is_empty() {
+        put("reply_tokens", &terms.reply_tokens.into());
+        if let Some(temperature) = terms.temperature {
+            put("temperature", &temperature.into());
+        }
     }
     out
 }

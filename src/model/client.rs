@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use futures::future::BoxFuture;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
 
 use super::http::{self, Http};
 use super::profile::{self, Auth, Learned, Part, Profile, Quirk, Quirks};
@@ -250,6 +251,25 @@ impl Model for Client {
         meter: Meter,
     ) -> BoxFuture<'a, Result<Reply, Error>> {
         Box::pin(async move { self.answer(request, &meter).await })
+    }
+
+    fn parameters(&self, request: &Request) -> Map<String, Value> {
+        let mut request = Cow::Owned(Request {
+            key: request.key.clone(),
+            messages: Vec::new(),
+            // Whether there are any decides about other parts of the request.
+            tools: request.tools.first().cloned().into_iter().collect(),
+            ..*request
+        });
+        self.limit_reply(&mut request);
+        let quirks = self.learned.over(self.profile.quirks());
+        self.wire.parameters(&Asked {
+            model: &self.model,
+            request: &request,
+            messages: &[],
+            quirks,
+            effort: self.profile.effort_form(quirks),
+        })
     }
 
     fn about(&self) -> About {

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use http::Limits;
 pub use meter::{Meter, Reading};
@@ -57,6 +57,12 @@ pub trait Model: Send + Sync {
     /// An attempt that nobody counts.
     fn ask<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply, Error>> {
         self.attempt(request, Meter::default())
+    }
+
+    /// What the next attempt sends beside messages and tools, by the names of its protocol; nothing where
+    /// nothing is sent.
+    fn parameters(&self, _request: &Request) -> Map<String, Value> {
+        Map::new()
     }
 
     /// What spans and messages say of it.

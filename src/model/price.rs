@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use futures::future::BoxFuture;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::{About, Error, Meter, Model, Price, Reply, Request};
 
@@ -56,6 +57,10 @@ impl Model for Priced {
         meter: Meter,
     ) -> BoxFuture<'a, Result<Reply, Error>> {
         self.model.attempt(request, meter)
+    }
+
+    fn parameters(&self, request: &Request) -> Map<String, Value> {
+        self.model.parameters(request)
     }
 
     fn about(&self) -> About {

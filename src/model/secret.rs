@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{About, Error, Message, Meter, Model, Reply, Request};
 
@@ -84,6 +84,10 @@ impl Model for Masked {
             let answer = self.model.attempt(&request, meter).await;
             answer.map_err(|error| masked_error(error, &self.secrets))
         })
+    }
+
+    fn parameters(&self, request: &Request) -> Map<String, Value> {
+        self.model.parameters(request)
     }
 
     fn about(&self) -> About {

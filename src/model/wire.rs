@@ -1,10 +1,13 @@
 //! The protocols: which one a provider speaks, where it is spoken, and how a request is written in it.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::profile::{EffortForm, Quirks};
 use super::{Error, Message, Reply, Request, anthropic, openai, responses, stream};
+
+/// The parts of a body, over all protocols, that hold what was said and what is offered.
+const CONVERSATION: [&str; 5] = ["messages", "input", "system", "instructions", "tools"];
 
 /// Which protocol a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -71,6 +74,14 @@ impl Wire {
             Self::OpenAi | Self::Responses => at(base, "/models"),
             Self::Anthropic => at(&with_version(base), "/models"),
         }
+    }
+
+    /// What a body holds beside the conversation and the tools; nothing where it cannot be written.
+    pub(super) fn parameters(self, asked: &Asked<'_>) -> Map<String, Value> {
+        let body = self.body(asked).unwrap_or_default();
+        let mut parts: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
+        parts.retain(|name, _| !CONVERSATION.contains(&name.as_str()));
+        parts
     }
 
     pub(super) fn body(self, asked: &Asked<'_>) -> Result<Vec<u8>, Error> {
@@ -166,6 +177,60 @@ mod tests {
         for (wire, base, asked, listed) in table {
             assert_eq!(wire.address(base), asked);
             assert_eq!(wire.list_address(base), listed);
+        }
+    }
+
+    #[test]
+    fn parameters_are_what_a_body_holds_beside_conversation_and_tools() {
+        let text = |text: &str| text.to_owned();
+        let request = Request {
+            key: super::super::Key {
+                round: 1,
+                subtask: text("a"),
+                role: text("coder"),
+                call: 1,
+            },
+            messages: vec![
+                Message::System { text: text("s") },
+                Message::User { text: text("u") },
+            ],
+            tools: vec![super::super::ToolSpec {
+                name: text("look"),
+                description: text("d"),
+                schema: serde_json::json!({"type": "object"}),
+            }],
+            reply_tokens: 4000,
+            temperature: Some(0.5),
+            effort: None,
+        };
+        let asked = Asked {
+            model: "m",
+            request: &request,
+            messages: &request.messages,
+            quirks: Quirks::default(),
+            effort: None,
+        };
+        for (wire, names) in [
+            (
+                Wire::OpenAi,
+                "max_tokens model stream stream_options temperature tool_choice",
+            ),
+            (Wire::Anthropic, "max_tokens model stream temperature"),
+            (
+                Wire::Responses,
+                "include max_output_tokens model store stream temperature tool_choice",
+            ),
+        ] {
+            let whole = wire.parameters(&asked);
+            let mut found: Vec<&str> = whole.keys().map(String::as_str).collect();
+            found.sort_unstable();
+            assert_eq!(found.join(" "), names);
+            // What was said so far changes none of it.
+            let without = Asked {
+                messages: &[],
+                ..asked
+            };
+            assert_eq!(wire.parameters(&without), whole);
         }
     }
 }

@@ -73,7 +73,23 @@ pub(super) fn lay(at: &At<'_>, layer: &raw::Sandbox, sandbox: &mut Sandbox) -> R
     }
     sandbox.strict = layer.strict.unwrap_or(sandbox.strict);
     pids(at, layer, sandbox)?;
-    sums(at, sandbox)
+    sums(at, sandbox)?;
+    file_within_disk(at, layer, sandbox)
+}
+
+/// Where no `fsize` was written it follows `disk`; one that was written and cannot be reached is a slip.
+fn file_within_disk(at: &At<'_>, layer: &raw::Sandbox, sandbox: &Sandbox) -> Result<(), Error> {
+    let Some(bytes) = sandbox.fsize.filter(|bytes| *bytes > sandbox.disk) else {
+        return Ok(());
+    };
+    let (fsize, disk) = (at.key("fsize"), at.key("disk"));
+    let (most, largest) = (units::show_size(sandbox.disk), units::show_size(bytes));
+    let message =
+        format!("`{fsize}` is {largest}, more than `{disk}` lets all files hold ({most})");
+    let hint = format!("write `fsize: {most}` or less, or raise `disk`");
+    // A role that lowers `disk` alone has no `fsize` of its own to point at.
+    let wrong = if layer.fsize.is_some() { fsize } else { disk };
+    Err(wrong.value_fault(message, hint))
 }
 
 /// Under gVisor the default is what gVisor needs.

@@ -25,7 +25,7 @@ pub use begin::kept::{Kept, Wishes};
 pub use begin::price::unpriced;
 pub use begin::start::start;
 pub use board::{Board, Notice, Row, Totals, Watch};
-pub use call::sent::{Asked, SUMMARIES, requests};
+pub use call::sent::{Asked, SUMMARIES, To, requests};
 pub use end::apply::{Put, apply};
 pub use end::patch::Root;
 pub use end::remade::{Remade, remade};

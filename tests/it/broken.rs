@@ -893,11 +893,15 @@ async fn no_subtask_is_done_while_a_file_is_cut() {
     let mut world = World::new(&[("a.txt", "one\n")]);
     world.options.verify = false;
     world.engine = Arc::new(docker);
-    let plan = "version: 1\ntask: Do it\nsandbox: {disk: 64m, fsize: 1g}\n\
+    let plan = "version: 1\ntask: Do it\nsandbox: {disk: 64m}\n\
                 subtasks: [{id: a, role: coder, brief: A}]\n";
     let ran = world
         .run(plan, |ask| match ask.ordinal {
-            0 => bash("yes > a.txt"),
+            // Together they fill the disk long before one of them is as large as a file may be.
+            0 => bash(
+                "head -c 60000000 /dev/zero > /tmp/fill\n\
+                 while :; do head -c 1000000 /dev/zero; sleep 0.1; done > a.txt",
+            ),
             1 => {
                 let seen = ask.last();
                 assert!(

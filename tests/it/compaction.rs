@@ -304,22 +304,7 @@ async fn the_journal_has_every_request_as_it_was_sent() {
         let kept: Vec<_> = all.iter().filter(|asked| !asked.summary).collect();
         assert_eq!(kept.len(), own.len(), "{subtask}");
         for (asked, body) in kept.iter().zip(&own) {
-            assert_eq!(asked.attempts, 1);
-            let sent = body["messages"].as_array().unwrap();
-            assert_eq!(asked.messages.len(), sent.len());
-            for (asked, sent) in asked.messages.iter().zip(sent) {
-                assert_eq!(asked["role"], sent["role"]);
-                let text = sent["content"].as_str().unwrap_or_default();
-                assert_eq!(asked["text"].as_str().unwrap_or_default(), text);
-                let calls = |value: &Value, key: &str| value[key].as_array().map_or(0, Vec::len);
-                assert_eq!(calls(asked, "calls"), calls(sent, "tool_calls"));
-            }
-            let sent = body["tools"].as_array().unwrap();
-            assert_eq!(names(&asked.tools, "/name"), names(sent, "/function/name"));
-            assert_eq!(
-                names(&asked.tools, "/schema"),
-                names(sent, "/function/parameters")
-            );
+            same_request(asked, body);
             seen += 1;
         }
         assert!(
@@ -329,12 +314,82 @@ async fn the_journal_has_every_request_as_it_was_sent() {
         );
     }
     assert!(seen > 20, "{seen}");
-    pages(&world);
+    pages(&world, &ran.server.requests());
 }
 
-/// What `wharf show` prints of requests.
-fn pages(world: &World) {
+/// Messages, tools and parameters are those of the body.
+fn same_request(asked: &run::Asked, body: &Value) {
+    assert_eq!(asked.attempts, 1);
+    let sent = body["messages"].as_array().unwrap();
+    assert_eq!(asked.messages.len(), sent.len());
+    for (asked, sent) in asked.messages.iter().zip(sent) {
+        same_message(asked, sent);
+    }
+    let sent = body["tools"].as_array().unwrap();
+    for (own, its) in [
+        ("/name", "/function/name"),
+        ("/description", "/function/description"),
+        ("/schema", "/function/parameters"),
+    ] {
+        assert_eq!(names(&asked.tools, own), names(sent, its));
+    }
+    let [to] = asked.sent.as_slice() else {
+        panic!("{:?}", asked.sent);
+    };
+    let known = &to.terms.as_ref().unwrap().parameters;
+    assert_eq!(known, &parameters(body));
+    assert!(
+        known["model"] == "fake" && known["tool_choice"] == "auto" && known["stream"] == true,
+        "{known:?}"
+    );
+}
+
+/// What a body holds beside messages and tools.
+fn parameters(body: &Value) -> serde_json::Map<String, Value> {
+    let mut parts = body.as_object().unwrap().clone();
+    parts.retain(|name, _| !["messages", "tools"].contains(&name.as_str()));
+    parts
+}
+
+/// Role, text, what it answers and calls are the same.
+fn same_message(asked: &Value, sent: &Value) {
+    assert_eq!(asked["role"], sent["role"]);
+    let text = sent["content"].as_str().unwrap_or_default();
+    assert_eq!(asked["text"].as_str().unwrap_or_default(), text);
+    assert_eq!(asked["call_id"], sent["tool_call_id"]);
+    let parts = |value: &Value, key: &str, at: [&str; 3]| {
+        let calls = value[key].as_array().cloned().unwrap_or_default();
+        let part = |call: &Value| at.map(|at| call.pointer(at).unwrap().clone());
+        calls.iter().map(part).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        parts(asked, "calls", ["/id", "/name", "/arguments"]),
+        parts(
+            sent,
+            "tool_calls",
+            ["/id", "/function/name", "/function/arguments"]
+        )
+    );
+}
+
+/// What `wharf show` prints of requests, against what the server got.
+fn pages(world: &World, sent: &[Value]) {
     let page = wharf_show(world, &["a", "--request", "3"]);
+    let third = sent.iter().filter(|body| {
+        let body = body["tools"].to_string();
+        body.contains("submit_report")
+    });
+    let third = third.clone().nth(2).unwrap();
+    for (name, value) in parameters(third) {
+        assert!(
+            page.contains(&format!("\n{name} {value}\n")),
+            "{name}\n{page}"
+        );
+    }
+    for message in third["messages"].as_array().unwrap() {
+        let text = message["content"].as_str().unwrap_or_default();
+        assert!(page.contains(text.trim_end()), "{text}");
+    }
     assert!(
         page.contains("call 3 of a (coder)") && page.contains("--- tool submit_report"),
         "{page}"

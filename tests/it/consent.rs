@@ -555,6 +555,21 @@ async fn an_approver_command_says_yes_or_no_and_anything_else_is_a_no() {
     }
 }
 
+/// What is said of the time is what whoever is asked has, not the wait around it.
+#[tokio::test]
+async fn an_approver_s_time_is_told_as_the_plan_gives_it() {
+    let world = World::new(&[]);
+    let extra = "permissions: {mode: ask, approver: {command: \"exit 2\", timeout: 5s}}";
+    let person = person(|_| panic!("the person is not asked"));
+    let script = calls(vec![("bash", json!({"command": "true"}))]);
+    let ran = run_with(&world, &plan(extra, &["a"]), &person, script).await;
+    let asked = ran.journal.iter().filter_map(|line| match &line.event {
+        Event::PermissionAsked { seconds, .. } => Some(*seconds),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [5.0]);
+}
+
 #[tokio::test]
 async fn an_approver_s_address_says_yes_or_no_and_anything_else_is_a_no() {
     use DecidedBy::{Approver, Fault};

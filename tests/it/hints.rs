@@ -129,7 +129,7 @@ fn a_run_that_cannot_be_read_is_told_by_what_is_wrong_with_it() {
     let (code, _, stderr) = run(home.path(), &["show", "r-one"]);
     assert_eq!(code, 3);
     assert!(
-        stderr.contains("line 3") && stderr.contains("report.md"),
+        stderr.contains("line 3") && stderr.contains("what the run came to cannot be told"),
         "{stderr}"
     );
 }
@@ -367,6 +367,10 @@ fn a_result_is_found_in_either_of_its_two_places() {
     assert!(stdout.starts_with("damaged"), "{stdout}");
     assert!(stdout.contains("result.json says passed"), "{stdout}");
     assert!(stderr.contains("line 3"), "{stderr}");
+    assert!(
+        stderr.contains("what the run came to cannot be told") && !stderr.contains("report.md"),
+        "{stderr}"
+    );
 }
 
 /// `wharf plan check` and `wharf run` say the same of a plan: where, what, and what to do.

@@ -224,3 +224,27 @@ async fn criteria_that_the_coordinator_added_are_told_apart_from_the_plan_s() {
     let reason = "criteria: 2 passed (1 of them added by the coordinator)";
     assert_eq!(summary.reason, reason);
 }
+
+/// Without a coordinator nobody added what was judged.
+#[tokio::test]
+async fn the_criterion_that_holds_where_none_was_named_is_called_built_in() {
+    let plan = "version: 1\nname: test\ntask: Do the work\n\
+                subtasks:\n  - {id: a, role: coder, brief: b}\n";
+    let world = committed();
+    let ran = world.run(plan, |ask| match (ask.role, ask.ordinal) {
+        (Role::Verifier, ordinal) if ordinal > 0 => {
+            passes(&["The change does what the task asks for."], "#1")
+        }
+        _ => script(ask),
+    });
+    let summary = ran.await.summary;
+    assert_eq!(summary.status, Status::Passed, "{}", summary.reason);
+    let reason = "criteria: 1 passed (the built-in one, as none was named)";
+    assert_eq!(summary.reason, reason);
+    for args in [&["show", "run"][..], &["show", "run", "--report"]] {
+        let out = wharf(&world, args);
+        let told = String::from_utf8_lossy(&out.stdout);
+        assert!(told.contains(reason), "{told}");
+        assert!(!told.contains("by the coordinator"), "{told}");
+    }
+}

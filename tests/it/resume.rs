@@ -114,6 +114,29 @@ async fn an_agent_in_the_middle_goes_on_with_its_words_and_files_and_is_told_wha
 }
 
 /// The answer was paid for and journaled; its calls have no result.
+/// The tokens that a notice tells of an agent are those of all processes that worked on it.
+#[tokio::test]
+async fn the_tokens_of_a_resumed_agent_count_from_its_beginning() {
+    let whole = Recorded::of(FILES, &plan("", ONE), diligent).await;
+    let cut = after(&whole, |e| turn(e, 2));
+    let state = whole.killed(until(&whole, cut));
+    let again = whole.resume(state, Raised::default(), diligent).await;
+    let again = again.unwrap();
+    let told = again.notices.iter().find_map(|notice| match notice {
+        Notice::AgentEnded { agent, tokens, .. } if agent == "a" => Some(*tokens),
+        _ => None,
+    });
+    let answers = again.lines.iter().filter_map(|line| match &line.event {
+        Event::ModelAnswered { agent, usage, .. } if agent.subtask.as_str() == "a" => {
+            Some(usage.input_tokens + usage.output_tokens)
+        }
+        _ => None,
+    });
+    let answers: Vec<u64> = answers.collect();
+    assert_eq!(answers.len(), 3);
+    assert_eq!(told, Some(answers.iter().sum()));
+}
+
 #[tokio::test]
 async fn an_answer_that_was_paid_for_is_not_asked_for_again_and_its_calls_run_on_the_last_snapshot()
 {

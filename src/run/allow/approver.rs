@@ -20,7 +20,10 @@ pub(in crate::run) struct Sought {
     pub by: DecidedBy,
     /// `terminal`, `command` or `url`.
     pub of: &'static str,
+    /// What they are told to have.
     pub limit: Duration,
+    /// How long their answer is waited for.
+    pub wait: Duration,
     /// `Err`: it cannot be told what was answered.
     pub answer: BoxFuture<'static, Result<Answer, String>>,
 }
@@ -73,7 +76,8 @@ pub(in crate::run) fn seek(desk: &Desk, call: &Call, need: &Need) -> Option<Soug
         by,
         of,
         // The one who is asked has the time; the wait itself a little more, so that it says what went wrong.
-        limit: match of {
+        limit,
+        wait: match of {
             "terminal" => limit,
             _ => limit + Duration::from_secs(2),
         },

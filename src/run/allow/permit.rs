@@ -161,7 +161,7 @@ impl Desk {
             answer = &mut sought.answer => self.heard(call, need, &sought, answer),
             // Somebody said yes to as much while this question was open.
             Ok(_) = granted => Decided::yes(DecidedBy::Grant, None),
-            () = tokio::time::sleep(sought.limit) => {
+            () = tokio::time::sleep(sought.wait) => {
                 let reason = format!("nobody answered within {} s", sought.limit.as_secs_f64());
                 Decided::no(DecidedBy::Deadline, reason)
             }

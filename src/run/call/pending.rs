@@ -156,6 +156,7 @@ impl<'a> Pending<'a> {
     fn event(&self) -> Event {
         let Call {
             who,
+            model,
             about,
             request,
             ..
@@ -175,6 +176,7 @@ impl<'a> Pending<'a> {
                 port: about.port,
                 reply_tokens: request.reply_tokens,
                 temperature: request.temperature,
+                parameters: model.parameters(request),
             }),
             request_hash: model::request_hash(request),
         }

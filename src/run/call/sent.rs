@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::journal::{self, Agent, Event, Line};
+use crate::journal::{self, Agent, Event, Line, Terms};
 use crate::model::{Key, Message, Request, ToolSpec};
 use crate::run::Error;
 
@@ -53,8 +53,31 @@ pub struct Asked {
     pub summary: bool,
     /// How often it went out; 0: something kept it back, such as the run's limit.
     pub attempts: u32,
+    /// Whom it went to and in which form, each once in the order of the attempts.
+    pub sent: Vec<To>,
     pub messages: Vec<Value>,
     pub tools: Vec<Value>,
+}
+
+impl Asked {
+    fn count(&mut self, model: &str, terms: Option<&Terms>) {
+        self.attempts += 1;
+        let to = To {
+            model: model.to_owned(),
+            terms: terms.cloned(),
+        };
+        if !self.sent.contains(&to) {
+            self.sent.push(to);
+        }
+    }
+}
+
+/// Where a request went, and its parameters.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct To {
+    pub model: String,
+    /// None: an earlier wharf asked.
+    pub terms: Option<Terms>,
 }
 
 /// The requests of an agent in a journal, in order; of a conversation that began again, all. `dir` is the
@@ -71,11 +94,15 @@ pub fn requests(dir: &Path, lines: &[Line], who: &Agent) -> Result<Vec<Asked>, E
                 messages,
                 tools,
             } if agent == who => (call, same, messages, tools),
-            Event::ModelAsked { agent, .. } if agent == who => {
-                all.iter_mut()
-                    .rev()
-                    .take(1)
-                    .for_each(|asked| asked.attempts += 1);
+            Event::ModelAsked {
+                agent,
+                model,
+                terms,
+                ..
+            } if agent == who => {
+                if let Some(asked) = all.last_mut() {
+                    asked.count(model, terms.as_ref());
+                }
                 continue;
             }
             _ => continue,
@@ -92,6 +119,7 @@ pub fn requests(dir: &Path, lines: &[Line], who: &Agent) -> Result<Vec<Asked>, E
             call: summary.unwrap_or(*call),
             summary: summary.is_some(),
             attempts: 0,
+            sent: Vec::new(),
             messages,
             tools,
         };

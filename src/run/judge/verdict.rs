@@ -262,8 +262,27 @@ pub(in crate::run) fn with_facts(
     }
 }
 
-/// Why the verdict is what it is, in one line; the first `planned` criteria are the plan's.
-pub(in crate::run) fn reason(verdict: &Verdict, commands: &[Outcome], planned: usize) -> String {
+/// How many criteria were named: the first ones by the plan, the others by the coordinator.
+#[derive(Clone, Copy)]
+pub(in crate::run) struct Named {
+    pub plan: usize,
+    pub all: usize,
+}
+
+impl Named {
+    /// Whose the criteria are, where not all are the plan's.
+    fn note(self) -> String {
+        match (self.all, self.all.saturating_sub(self.plan)) {
+            // Then the task itself is the one that is judged.
+            (0, _) => " (the built-in one, as none was named)".to_owned(),
+            (_, 0) => String::new(),
+            (_, added) => format!(" ({added} of them added by the coordinator)"),
+        }
+    }
+}
+
+/// Why the verdict is what it is, in one line.
+pub(in crate::run) fn reason(verdict: &Verdict, commands: &[Outcome], named: Named) -> String {
     let mut reasons: Vec<String> = commands
         .iter()
         .filter_map(|outcome| match outcome {
@@ -281,11 +300,7 @@ pub(in crate::run) fn reason(verdict: &Verdict, commands: &[Outcome], planned: u
     let decided = !reasons.is_empty();
     let counts = counts(verdict);
     if !counts.is_empty() && !verdict.is_unanswered() {
-        let added = match verdict.criteria.len().saturating_sub(planned) {
-            0 => String::new(),
-            added => format!(" ({added} of them added by the coordinator)"),
-        };
-        reasons.push(format!("criteria: {counts}{added}"));
+        reasons.push(format!("criteria: {counts}{}", named.note()));
     }
     if !decided && verdict.status != VerdictStatus::Pass && !verdict.summary.is_empty() {
         reasons.push(verdict.summary.clone());

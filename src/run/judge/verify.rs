@@ -73,8 +73,11 @@ impl Drive {
 
     async fn conclude(&mut self, verdict: Verdict) -> Result<(), Error> {
         let outcomes = outcome::all(&verdict.commands, &verdict.at_base);
-        let planned = self.shared.plan.acceptance.criteria.len();
-        self.facts.verdict_reason = verdict::reason(&verdict, &outcomes, planned);
+        let named = verdict::Named {
+            plan: self.shared.plan.acceptance.criteria.len(),
+            all: self.criteria.len(),
+        };
+        self.facts.verdict_reason = verdict::reason(&verdict, &outcomes, named);
         self.facts.verdict = Some(verdict.status);
         self.shared.tell(&Notice::Verdict {
             status: verdict::word(verdict.status).to_owned(),

@@ -258,14 +258,17 @@ fn open_span(shared: &Shared, job: &Job) -> Span {
 
 fn announce(shared: &Shared, job: &Job, recalled: Option<&Recalled>) {
     let (agent, role) = (job.who.subtask.to_string(), job.role.name.to_string());
+    // What an earlier process paid for this agent counts, as in every other place that says its tokens.
+    let spent = shared.past.state().agents.get(&job.who);
+    let spent = spent.map(|agent| agent.spent).unwrap_or_default();
     shared.board.put(Row {
         agent: agent.clone(),
         role: role.clone(),
         doing: "starting its sandbox".to_owned(),
         turn: 0,
         turns: job.role.limits.turns,
-        tokens: 0,
-        cost_usd: None,
+        tokens: spent.usage.input_tokens + spent.usage.output_tokens,
+        cost_usd: spent.cost_usd,
         since: std::time::Instant::now(),
     });
     shared.tell(&Notice::AgentStarted {
