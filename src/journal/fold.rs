@@ -11,7 +11,7 @@ use super::event::{Event, RunStarted, Subtask, SubtaskStatus};
 use super::loss::Dropped;
 use super::read::Line;
 use super::request::Usage;
-use super::tally::{AgentState, Spent};
+use super::tally::{AgentState, Lost, Spent};
 use crate::id::{CommitId, SubtaskId, TreeId};
 
 /// Everything a journal says of its run.
@@ -34,6 +34,8 @@ pub struct State {
     pub progress: BTreeMap<u32, Progress>,
     pub summary: Option<String>,
     pub warnings: Vec<String>,
+    /// What was out when a process was killed, over all of them; in no agent's figures.
+    pub lost: Lost,
     pub stopping: Option<String>,
     pub delivered: Option<Delivered>,
     pub ended: Option<Ended>,
@@ -359,7 +361,11 @@ impl State {
                     result: result.clone(),
                 });
             }
-            Event::Resumed { .. } => (self.ended, self.stopping) = (None, None),
+            Event::Resumed { .. } => {
+                (self.ended, self.stopping) = (None, None);
+                let agents = self.agents.values_mut();
+                agents.for_each(|agent| self.lost.take(agent));
+            }
             Event::Applied { paths, refused } => {
                 self.applied = Some((paths.clone(), refused.clone()));
             }

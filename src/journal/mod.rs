@@ -31,7 +31,7 @@ pub use loss::{Dropped, Loss, Side};
 pub use mask::Mask;
 pub use read::{Chain, Line, Read, read, salvage};
 pub use request::{Terms, Usage};
-pub use tally::{AgentState, Spent};
+pub use tally::{AgentState, Lost, Spent};
 pub use write::{Handle, Writer};
 
 /// What went wrong with a journal.

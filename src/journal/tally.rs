@@ -85,6 +85,23 @@ impl Spent {
     }
 }
 
+/// Requests that were out when a process was killed: what they used is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    pub calls: u64,
+    /// Their worst case.
+    pub tokens: u64,
+}
+
+impl Lost {
+    /// Adds what the agent had out, which is then out no more.
+    pub(super) fn take(&mut self, agent: &mut AgentState) {
+        let tokens = std::mem::take(&mut agent.in_flight);
+        self.calls += u64::from(tokens > 0);
+        self.tokens += tokens;
+    }
+}
+
 impl Usage {
     /// Adds another call's tokens; one estimate makes the sum an estimate.
     pub fn add(&mut self, other: Self) {

@@ -238,11 +238,12 @@ impl Usage {
     /// Tokens past which a figure is none: no request of any model holds so many.
     const MOST: u64 = 1_000_000_000;
 
-    /// The figures of a server; None where it counted nothing, or more than there can be.
+    /// The figures of a server; None where it counted nothing, or what cannot be: more than any request
+    /// holds, or more input from the cache than input.
     pub fn told(input: u64, output: u64, cached: u64) -> Option<Self> {
         let counts = input.max(output).max(cached);
-        (counts > 0 && counts <= Self::MOST).then_some(Self {
-            input: input.max(cached),
+        (counts > 0 && counts <= Self::MOST && cached <= input).then_some(Self {
+            input,
             output,
             cached,
             estimated: false,

@@ -147,10 +147,32 @@ pub(super) fn glob(at: &At<'_>, pattern: &str) -> Result<(), Error> {
         let message = format!("`{pattern}` is an absolute path");
         return Err(at.value_fault(message, "write it relative to the workspace"));
     }
+    if let Some((message, hint)) = unmatchable(pattern, bare) {
+        return Err(at.value_fault(message, hint));
+    }
     Glob::new(bare).map(|_| ()).map_err(|error| {
         let message = format!("`{pattern}` is no path pattern: {}", error.kind());
         at.value_fault(message, "write a glob such as `tests/**` or `*.pem`")
     })
+}
+
+/// Why no path of a workspace can ever match the pattern, with a hint; paths there have no empty part,
+/// no `.` and no `..`.
+fn unmatchable(pattern: &str, bare: &str) -> Option<(String, &'static str)> {
+    let inside = bare.strip_prefix("./").unwrap_or(bare);
+    let inside = inside.strip_suffix('/').unwrap_or(inside);
+    let mut parts = inside.split('/');
+    let message = match parts.clone().find(|part| matches!(*part, "." | "..")) {
+        Some(part) => format!("`{pattern}` can match no file: `{part}` is part of no path here"),
+        None if parts.any(str::is_empty) => {
+            format!("`{pattern}` can match no file: a part of the path is empty")
+        }
+        None => return None,
+    };
+    Some((
+        message,
+        "name files inside the workspace, one `/` between two names, such as `tests/**`",
+    ))
 }
 
 /// Models as `provider/model` or `replay:FILE`.

@@ -38,6 +38,20 @@ impl Globs {
         taken_in && !self.matches(path)
     }
 
+    /// The numbers of the patterns that take in and match none of these paths nor a folder above one.
+    pub fn idle<'a>(&self, paths: impl Iterator<Item = &'a [u8]>) -> Vec<usize> {
+        let all = 0..self.takes_out.len();
+        let mut idle: Vec<usize> = all.filter(|&n| !self.takes_out[n]).collect();
+        for path in paths {
+            if idle.is_empty() {
+                break;
+            }
+            let matched: Vec<usize> = self.covering(path).collect();
+            idle.retain(|n| !matched.contains(n));
+        }
+        idle
+    }
+
     /// The numbers of the patterns that match the path or a folder above it.
     fn covering(&self, path: &[u8]) -> impl Iterator<Item = usize> {
         std::iter::once(path)
@@ -135,6 +149,21 @@ mod tests {
         assert!(!protect.matches(b"src/tests/a.py"));
         assert!(protect.takes_out(b"tests/new/a.py"));
         assert!(!protect.takes_out(b"tests/a.py") && !protect.takes_out(b"a/top.txt"));
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_idle_and_one_that_takes_out_never() {
+        let protect = globs(&[
+            "tests/**",
+            "Tests/**",
+            "!none/**",
+            "*.lock",
+            "docs",
+            "deep/x.py",
+        ]);
+        let paths: [&[u8]; 3] = [b"tests/a.py", b"docs/x/y.md", b"src/\xff"];
+        assert_eq!(protect.idle(paths.into_iter()), [1, 3, 5]);
+        assert_eq!(protect.idle([].into_iter()), [0, 1, 3, 4, 5]);
     }
 
     #[test]

@@ -720,6 +720,27 @@ async fn a_hidden_file_is_neither_seen_nor_lost() {
 }
 
 #[tokio::test]
+async fn a_protect_pattern_that_matches_no_file_is_warned_of_by_name() {
+    let world = World::new(&[("tests/t.txt", "assert\n"), ("a.txt", "a\n")]);
+    let extra = "acceptance: {criteria: [\"It is done\"]}\nprotect: [\"tests/**\", \"Tests/**\", \"!tests/new/**\"]";
+    let ran = world
+        .run(&plan(extra, &[("a", &[])]), |ask| {
+            match (ask.role, ask.ordinal) {
+                (Role::Verifier, _) => verifier(ask),
+                (_, 0) => write("b.txt", "b\n"),
+                _ => report("done", "made it"),
+            }
+        })
+        .await;
+    let of_protect = ran.summary.warnings.iter();
+    let of_protect: Vec<_> = of_protect.filter(|w| w.starts_with("protect:")).collect();
+    assert_eq!(
+        of_protect,
+        ["protect: `Tests/**` matches no file of the workspace that agents see"]
+    );
+}
+
+#[tokio::test]
 async fn a_changed_protected_file_fails_the_run_whatever_changed_it() {
     let world = World::new(&[("tests/t.txt", "assert\n"), ("a.txt", "a\n")]);
     let extra = "acceptance: {criteria: [\"It is done\"]}\nprotect: [\"tests/**\"]";

@@ -358,6 +358,16 @@ mod tests {
     }
 
     #[test]
+    fn cached_input_stands_beside_the_rest_and_may_be_the_larger() {
+        let told = json!({"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 5000});
+        let told = usage(told.as_object().unwrap()).unwrap();
+        assert_eq!(
+            (told.input, told.cached, told.estimated),
+            (5001, 5000, false)
+        );
+    }
+
+    #[test]
     fn usage_is_merged_and_counts_the_cache() {
         let usage = fold(&thought_and_call("{}")).unwrap().usage;
         assert_eq!(

@@ -380,6 +380,8 @@ mod tests {
             r#"{"prompt_tokens":1e300,"completion_tokens":1}"#,
             r#"{"prompt_tokens":1,"completion_tokens":-5,"total_tokens":1e12}"#,
             r#"{"prompt_tokens":-1,"completion_tokens":-1}"#,
+            r#"{"prompt_tokens":100,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":1000000}}"#,
+            r#"{"prompt_tokens":100,"completion_tokens":5,"prompt_cache_hit_tokens":101}"#,
             r#"{"prompt_tokens":"9","completion_tokens":null}"#,
             "null",
         ] {

@@ -213,6 +213,20 @@ fn usage(value: &Value) -> Option<Usage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_from_the_cache_than_was_read_is_no_figure() {
+        let of = |cached: u64| {
+            usage(&json!({"input_tokens": 100, "output_tokens": 5,
+                "input_tokens_details": {"cached_tokens": cached}}))
+        };
+        assert_eq!(
+            of(100).map(|usage| (usage.input, usage.cached)),
+            Some((100, 100))
+        );
+        assert_eq!(of(101), None);
+        assert_eq!(of(1_000_000), None);
+    }
     use crate::model::stream::Fold as _;
 
     fn fold(events: &[Value]) -> Result<Reply, String> {

@@ -10,6 +10,7 @@ use crate::model::{self, Reply};
 use crate::plan::{self, ENDINGS};
 use crate::run::again::talk::Talk;
 use crate::run::end::words::few;
+use crate::run::judge::witness::Calls;
 use crate::run::shared::Shared;
 use crate::run::work::accept::REPEATS;
 use crate::run::work::left_out::pair;
@@ -31,8 +32,8 @@ pub(in crate::run) struct Recalled {
     /// Where its files stand.
     pub at: Standing,
     pub left_out: Vec<(String, String)>,
-    /// The numbers of its results that a verdict may rest on.
-    pub results: BTreeSet<u32>,
+    /// The numbers of its results, and of each whether a verdict may rest on it.
+    pub results: Calls,
     /// Calls of its model that are settled.
     pub calls: u32,
     /// Ending calls that were handed back to it.
@@ -94,8 +95,8 @@ async fn read(shared: &Shared, who: &Agent, talk: &Talk) -> Result<Recalled, Str
         .iter()
         .flat_map(|p| p.results.iter().flatten())
         .collect();
-    let showing = results.iter().filter(|result| result.shows());
-    let numbers: BTreeSet<u32> = showing.map(|result| result.number).collect();
+    let shown = results.iter().map(|result| (result.number, result.shows()));
+    let numbers: Calls = shown.collect();
     let bounces = results.iter().filter(|result| bounced(result)).count() as u32;
     let repeats = |result: &&&CallOutput| result.failed && result.text.contains(REPEATS);
     let repeated = results.iter().filter(repeats).count() as u32;

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::id::SubtaskId;
 use crate::journal::{
-    Agent, AgentKind, AgentState, Progress, RunStarted, State, Subtask, SubtaskState, SubtaskStatus,
+    Agent, AgentKind, AgentState, Lost, Progress, RunStarted, State, Subtask, SubtaskState,
+    SubtaskStatus,
 };
 use crate::run::end::patch::Root;
 use crate::run::end::summary::{
@@ -71,7 +72,7 @@ pub fn of(state: &State, dir: &Path) -> Summary {
             output_tokens: usage.output_tokens,
             cached_tokens: usage.cached_tokens,
             calls,
-            estimated: usage.estimated,
+            estimated: usage.estimated || state.lost.calls > 0,
         },
         cost_usd,
         trace_id: run.and_then(|r| r.trace_id),
@@ -226,6 +227,19 @@ fn left_out(state: &State) -> Vec<LeftOut> {
     all
 }
 
+/// What a killed process had asked for and nobody knows the cost of.
+fn lost(state: &State) -> Option<String> {
+    let Lost { calls, tokens } = state.lost;
+    let were = match calls {
+        0 => return None,
+        1 => "1 call to a model was".to_owned(),
+        calls => format!("{calls} calls to models were"),
+    };
+    Some(format!(
+        "{were} out when the run was killed; up to {tokens} tokens are not in the figures of its usage"
+    ))
+}
+
 fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
     let told = state.warnings.iter().cloned();
     // One of a round before says nothing of what was planned since.
@@ -240,7 +254,8 @@ fn warnings(state: &State, left_out: &[LeftOut]) -> Vec<String> {
         let said = losses.chain(doubts).chain(verdict.disagreement());
         said.collect::<Vec<_>>()
     });
-    told.chain(verdict)
+    told.chain(lost(state))
+        .chain(verdict)
         .chain(state.conflicts.iter().flat_map(unasked))
         .chain(missing(left_out))
         .collect()
@@ -367,6 +382,39 @@ mod tests {
         assert_eq!((sum, total), (111_115, 111_115));
         let names: Vec<&str> = summary.agents.iter().map(|a| a.id.as_str()).collect();
         assert_eq!(names, ["coordinator", "summary", "verifier"]);
+    }
+
+    #[test]
+    fn a_request_that_was_out_at_a_kill_makes_the_figures_estimates_and_is_told() {
+        let with = |more: Value| {
+            let mut events = whole();
+            let list = events.as_array_mut().unwrap();
+            list.extend(more.as_array().unwrap().iter().cloned());
+            of(&state(events), Path::new("/s"))
+        };
+        let asked = |subtask: &str| {
+            json!({"type": "model_asked", "agent": {"round": 1, "subtask": subtask, "role": "coder"},
+                "call": 2, "attempt": 1, "messages": 2, "reserved_tokens": 700, "request_hash": "h"})
+        };
+        let resumed = json!({"type": "resumed", "wharf_version": "0", "torn": 0});
+        let whole = with(json!([resumed]));
+        assert!(!whole.usage.estimated);
+        assert_eq!(whole.warnings, [""; 0]);
+        let killed = with(json!([
+            asked("a"),
+            asked("b"),
+            resumed,
+            asked("a"),
+            resumed,
+            resumed
+        ]));
+        assert!(killed.usage.estimated);
+        assert_eq!(
+            killed.warnings,
+            ["3 calls to models were out when the run was killed; \
+              up to 2100 tokens are not in the figures of its usage"]
+        );
+        assert_eq!(killed.usage.input_tokens, whole.usage.input_tokens);
     }
 
     #[test]

@@ -16,12 +16,23 @@ pub(in crate::run) struct Judged {
     pub criteria: Vec<Criterion>,
 }
 
-/// Where evidence may point. Each `Err` says in words why nothing stands there.
+/// Why something that is named is no evidence, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::run) enum Lack {
+    /// Nothing stands there.
+    Missing(String),
+    /// No file has the name; it may be none that was meant as one.
+    Nameless(String),
+    /// It is there and proves nothing by itself; named beside what does, it takes nothing from it.
+    Proofless(String),
+}
+
+/// Where evidence may point.
 pub(in crate::run) trait Evidence {
     /// The verifier's own call `#number` ran, went well and has a result.
-    fn call(&self, number: u32) -> Result<(), String>;
+    fn call(&self, number: u32) -> Result<(), Lack>;
     /// The judged tree has this line.
-    fn line(&self, path: &str, line: u64) -> Result<(), String>;
+    fn line(&self, path: &str, line: u64) -> Result<(), Lack>;
     /// True when anybody looked at how the result behaves: the verifier by a call of its own that went
     /// well, or Wharf by acceptance commands that all passed. A place in a file can be named from the
     /// change alone, so without that it proves nothing.
@@ -87,11 +98,15 @@ pub(in crate::run) fn faults(
                 "criterion {number} is missing; repeat its exact words: {text}"
             )),
             [one] if passes(one) => {
-                if let Err(why) = supported(one, evidence) {
+                if let Err(unfounded) = supported(one, evidence) {
+                    let names = match unfounded.beside {
+                        true => "names evidence that does not exist",
+                        false => "names no evidence that exists",
+                    };
                     faults.push(format!(
-                        "the pass of criterion {number} names no evidence that exists{}: give `#N`, the \
-                         number of a call of your own that went well, or `path:line` in the tree",
-                        in_brackets(&why)
+                        "the pass of criterion {number} {names}{}: give `#N`, the number of a call of \
+                         your own that went well, or `path:line` in the tree, and nothing that is not there",
+                        in_brackets(&unfounded.why)
                     ));
                 }
             }
@@ -115,9 +130,13 @@ fn one(text: &str, given: &[Value], evidence: &dyn Evidence) -> Criterion {
         [one] => {
             let said = one["evidence"].as_str().unwrap_or_default();
             match supported(one, evidence) {
-                Err(why) if passes(one) => {
-                    let why = in_brackets(&why);
-                    unknown(&format!("passed without evidence that exists{why}: {said}"))
+                Err(unfounded) if passes(one) => {
+                    let why = in_brackets(&unfounded.why);
+                    let passed = match unfounded.beside {
+                        true => "passed with evidence that does not exist",
+                        false => "passed without evidence that exists",
+                    };
+                    unknown(&format!("{passed}{why}: {said}"))
                 }
                 _ => Criterion {
                     text: text.to_owned(),
@@ -167,7 +186,7 @@ pub(in crate::run) fn paths(arguments: &Value) -> Vec<String> {
     let texts = given.iter().filter_map(|g| g["evidence"].as_str());
     let mut paths: Vec<String> = texts
         .flat_map(words)
-        .filter_map(|word| Some(place(word)?.0.to_owned()))
+        .filter_map(|word| Some(place(word)?.path.to_owned()))
         .collect();
     paths.sort();
     paths.dedup();
@@ -182,39 +201,105 @@ fn words(evidence: &str) -> impl Iterator<Item = &str> {
         .map(move |word| word.trim_end_matches(['.', ':']).trim_matches(quote))
 }
 
-/// `path:line` or `path:line-line` as path and first line; a number that none can hold is the largest.
-fn place(word: &str) -> Option<(&str, u64)> {
-    let (path, lines) = word.rsplit_once(':')?;
-    let first = lines.split('-').next().unwrap_or_default();
-    let digits = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| (path, first.parse().unwrap_or(u64::MAX)))
+/// A place that evidence names: both ends of a range, or the one line twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place<'a> {
+    path: &'a str,
+    first: u64,
+    last: u64,
 }
 
-/// The `Err` says why nothing of what is named exists; empty where nothing is named.
-fn supported(given: &Value, evidence: &dyn Evidence) -> Result<(), String> {
+/// `path:line`, `path:line-line` or, as compilers write it, `path:line:column`; a number that none can hold
+/// is the largest. None for an address, which begins with a scheme.
+fn place(word: &str) -> Option<Place<'_>> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    let (path, lines) = word.rsplit_once(':').filter(|_| !word.contains("://"))?;
+    let (first, last) = match lines.split_once(['-', '–']) {
+        Some((first, last)) => (number(first)?, Some(number(last)?)),
+        None => (number(lines)?, None),
+    };
+    match path
+        .rsplit_once(':')
+        .map(|(path, line)| (path, number(line)))
+    {
+        Some((path, Some(line))) if last.is_none() => Some(Place {
+            path,
+            first: line,
+            last: line,
+        }),
+        _ => Some(Place {
+            path,
+            first,
+            last: last.unwrap_or(first),
+        }),
+    }
+}
+
+/// Why a pass does not stand.
+struct Unfounded {
+    /// Empty where nothing is named.
+    why: String,
+    /// Something that is named does exist.
+    beside: bool,
+}
+
+/// Everything that is named has to exist, and something of it to prove.
+fn supported(given: &Value, evidence: &dyn Evidence) -> Result<(), Unfounded> {
     let text = given["evidence"].as_str().unwrap_or_default();
-    let mut whys: Vec<String> = Vec::new();
-    for found in words(text).filter_map(|word| names(word, evidence)) {
-        match found {
-            Ok(()) => return Ok(()),
-            Err(why) if !whys.contains(&why) => whys.push(why),
-            Err(_) => {}
+    let (mut missing, mut proofless, mut stands) = (Vec::new(), Vec::new(), false);
+    for word in words(text) {
+        match names(word, evidence) {
+            Some(Ok(())) => stands = true,
+            Some(Err(Lack::Proofless(why))) => proofless.push(why),
+            Some(Err(Lack::Nameless(why))) if is_bare(word) => proofless.push(why),
+            Some(Err(Lack::Nameless(why) | Lack::Missing(why))) => missing.push(why),
+            None => {}
         }
     }
-    Err(few(&whys, 3, "; "))
+    if stands && missing.is_empty() {
+        return Ok(());
+    }
+    if !stands {
+        missing.append(&mut proofless);
+    }
+    let mut once: Vec<String> = Vec::new();
+    for why in missing {
+        if !once.contains(&why) {
+            once.push(why);
+        }
+    }
+    Err(Unfounded {
+        why: few(&once, 3, "; "),
+        beside: stands,
+    })
+}
+
+/// True for `localhost:8080`, `12:30` or `exit:0`: without a folder and an ending it may be no path at all.
+fn is_bare(word: &str) -> bool {
+    let Some(Place { path, .. }) = place(word) else {
+        return false;
+    };
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending);
+    let named = ending.is_some_and(|ending| !ending.bytes().all(|byte| byte.is_ascii_digit()));
+    !path.contains('/') && !named
 }
 
 /// None for a word that names nothing.
-fn names(word: &str, evidence: &dyn Evidence) -> Option<Result<(), String>> {
+fn names(word: &str, evidence: &dyn Evidence) -> Option<Result<(), Lack>> {
     if let Some(number) = word.strip_prefix('#') {
         let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         return digits.then(|| evidence.call(number.parse().unwrap_or(u32::MAX)));
     }
-    let (path, line) = place(word)?;
-    let found = evidence.line(path, line);
-    Some(found.and_then(|()| match evidence.looked() {
+    let place = place(word)?;
+    let ends = evidence
+        .line(place.path, place.first)
+        .and_then(|()| evidence.line(place.path, place.last));
+    Some(ends.and_then(|()| match evidence.looked() {
         true => Ok(()),
-        false => Err(NO_LOOK.to_owned()),
+        false => Err(Lack::Proofless(NO_LOOK.to_owned())),
     }))
 }
 
@@ -331,18 +416,25 @@ mod tests {
 
     struct Calls;
 
-    fn there(is: bool) -> Result<(), String> {
-        is.then_some(()).ok_or_else(|| "not there".to_owned())
+    fn there(is: bool) -> Result<(), Lack> {
+        is.then_some(())
+            .ok_or_else(|| Lack::Missing("not there".to_owned()))
     }
 
     impl Evidence for Calls {
-        fn call(&self, number: u32) -> Result<(), String> {
-            there((1..=3).contains(&number))
+        fn call(&self, number: u32) -> Result<(), Lack> {
+            match number {
+                4 => Err(Lack::Proofless("went wrong".to_owned())),
+                _ => there((1..=3).contains(&number)),
+            }
         }
 
-        fn line(&self, path: &str, line: u64) -> Result<(), String> {
+        fn line(&self, path: &str, line: u64) -> Result<(), Lack> {
             let path = path.trim_start_matches("./");
-            there(path == "src/a.py" && (1..=10).contains(&line))
+            match path {
+                "src/a.py" | "Makefile" => there((1..=10).contains(&line)),
+                _ => Err(Lack::Nameless("not there".to_owned())),
+            }
         }
 
         fn looked(&self) -> bool {
@@ -354,11 +446,11 @@ mod tests {
     struct Blind;
 
     impl Evidence for Blind {
-        fn call(&self, _: u32) -> Result<(), String> {
+        fn call(&self, _: u32) -> Result<(), Lack> {
             there(false)
         }
 
-        fn line(&self, path: &str, line: u64) -> Result<(), String> {
+        fn line(&self, path: &str, line: u64) -> Result<(), Lack> {
             Calls.line(path, line)
         }
 
@@ -398,9 +490,22 @@ mod tests {
     #[test]
     fn numbers_that_nothing_can_hold_are_places_all_the_same() {
         let huge = "99999999999999999999999";
-        assert_eq!(place(&format!("a:{huge}")), Some(("a", u64::MAX)));
-        assert_eq!(place(":1"), Some(("", 1)));
-        for none in ["a:-1", "a:", "a", "a:1x", "a:+1", "a: 1"] {
+        let at = |path, first, last| Some(Place { path, first, last });
+        assert_eq!(place(&format!("a:{huge}")), at("a", u64::MAX, u64::MAX));
+        assert_eq!(place(&format!("a:1-{huge}")), at("a", 1, u64::MAX));
+        assert_eq!(place(":1"), at("", 1, 1));
+        assert_eq!(place("a:7:3"), at("a", 7, 7));
+        for none in [
+            "a:-1",
+            "a:",
+            "a",
+            "a:1x",
+            "a:+1",
+            "a: 1",
+            "a:1-",
+            "a:1-x",
+            "http://a:1",
+        ] {
             assert_eq!(place(none), None, "{none}");
         }
         let given = json!({"verdict": "pass", "criteria":
@@ -443,6 +548,38 @@ mod tests {
         }
         assert_eq!(verdict("fail", ""), VerdictStatus::Fail);
         assert_eq!(verdict("PASS (with caveats)", "#1"), VerdictStatus::Unknown);
+    }
+
+    #[test]
+    fn everything_that_is_named_has_to_exist() {
+        for good in [
+            "#4 fails as it should, #2 passes",
+            "#1, src/a.py:1-10 and src/a.py:3:80",
+            "#1 got an answer of http://localhost:8080 and localhost:8080 at 12:30, exit:0",
+        ] {
+            assert_eq!(verdict("pass", good), VerdictStatus::Pass, "{good}");
+        }
+        for bad in [
+            "src/a.py:1-900",
+            "src/a.py:0-3",
+            "nothing #999 but see src/a.py:1",
+            "#1 and #2, #999",
+            "#1, other.py:1",
+            "#1, lib/other:1",
+            "#1, src/a.py:4-11",
+            "#1, Makefile:11",
+            "#4",
+            "#4 at localhost:8080",
+        ] {
+            assert_eq!(verdict("pass", bad), VerdictStatus::Unknown, "{bad}");
+        }
+        let given = json!({"verdict": "pass", "criteria":
+            [{"criterion": "A", "status": "pass", "evidence": "#999, #1"}]});
+        let fault = faults(&given, &["A".to_owned()], &Calls).unwrap();
+        assert!(
+            fault.contains("criterion 1 names evidence that does not exist (not there)"),
+            "{fault}"
+        );
     }
 
     #[test]

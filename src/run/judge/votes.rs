@@ -145,8 +145,8 @@ impl Drive {
             };
             match &end.outcome.ended {
                 Ok(arguments) => {
-                    let calls = end.outcome.results.iter().filter(|r| r.shows());
-                    let calls = calls.map(|r| r.number).collect();
+                    let calls = end.outcome.results.iter();
+                    let calls = calls.map(|r| (r.number, r.shows())).collect();
                     let seen = booth.witness.seen(arguments, calls).await;
                     let seen = seen.map_err(|source| Error::Io {
                         operation: "read the judged tree in",

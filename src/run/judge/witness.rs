@@ -1,12 +1,12 @@
 //! The judged tree, for evidence of the form `path:line`: what stands at a place that a verdict names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 use serde_json::Value;
 
-use crate::run::judge::verdict;
+use crate::run::judge::verdict::{self, Lack};
 use crate::sandbox::{Entry, Mode, Tree};
 use crate::tools::clip;
 use crate::workspace;
@@ -22,9 +22,12 @@ pub(in crate::run) struct Witness {
     accepted: bool,
 }
 
+/// The verifier's calls that have a result, and of each whether it went well and shows something.
+pub(in crate::run) type Calls = BTreeMap<u32, bool>;
+
 /// Evidence that exists: the verifier's calls, and what stands where its verdict points.
 pub(in crate::run) struct Seen {
-    calls: BTreeSet<u32>,
+    calls: Calls,
     places: BTreeMap<String, Place>,
     accepted: bool,
 }
@@ -51,7 +54,7 @@ impl Witness {
     ///
     /// # Errors
     /// A file that is in the tree and cannot be read: whether the line is there cannot be told.
-    pub async fn seen(&self, arguments: &Value, calls: BTreeSet<u32>) -> std::io::Result<Seen> {
+    pub async fn seen(&self, arguments: &Value, calls: Calls) -> std::io::Result<Seen> {
         let mut places = BTreeMap::new();
         for path in verdict::paths(arguments) {
             let place = self.place(&path).await?;
@@ -113,31 +116,38 @@ fn relative(path: &str) -> Option<String> {
 }
 
 impl verdict::Evidence for Seen {
-    fn call(&self, number: u32) -> Result<(), String> {
-        match self.calls.contains(&number) {
-            true => Ok(()),
-            false => Err(format!("#{number} is no call of yours that went well")),
+    fn call(&self, number: u32) -> Result<(), Lack> {
+        let why = || format!("#{number} is no call of yours that went well");
+        match self.calls.get(&number) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Lack::Proofless(why())),
+            None => Err(Lack::Missing(why())),
         }
     }
 
-    fn line(&self, path: &str, line: u64) -> Result<(), String> {
+    fn line(&self, path: &str, line: u64) -> Result<(), Lack> {
         let at = || clip::line(&workspace::display(path.as_bytes()), SHOWN);
         let place = self.places.get(path).copied();
         Err(match place.unwrap_or(Place::Missing) {
-            Place::Lines(_) if line == 0 => format!("`{}:0`: lines count from 1", at()),
+            Place::Lines(_) if line == 0 => {
+                Lack::Missing(format!("`{}:0`: lines count from 1", at()))
+            }
             Place::Lines(lines) if line > lines => {
-                format!("`{}` has {lines} lines and no line {line}", at())
+                Lack::Missing(format!("`{}` has {lines} lines and no line {line}", at()))
             }
             Place::Lines(_) => return Ok(()),
-            Place::Link => format!("`{}` is a link: name the file itself", at()),
-            Place::Folder => format!("`{}` is a folder: name a file in it", at()),
-            Place::Missing => format!("there is no file `{}` in the tree", at()),
-            Place::Outside => format!("`{}` is not inside the tree", at()),
+            Place::Link => Lack::Missing(format!("`{}` is a link: name the file itself", at())),
+            Place::Folder => Lack::Missing(format!("`{}` is a folder: name a file in it", at())),
+            Place::Missing => Lack::Nameless(format!("there is no file `{}` in the tree", at())),
+            Place::Outside if path.is_empty() => {
+                Lack::Nameless("`` is not inside the tree".to_owned())
+            }
+            Place::Outside => Lack::Missing(format!("`{}` is not inside the tree", at())),
         })
     }
 
     fn looked(&self) -> bool {
-        self.accepted || !self.calls.is_empty()
+        self.accepted || self.calls.values().any(|shows| *shows)
     }
 }
 
@@ -209,6 +219,12 @@ mod tests {
             ("out:1", "is a link"),
             ("src/a.py:3", "has 2 lines and no line 3"),
             ("src/a.py:0", "lines count from 1"),
+            ("src/a.py:1-900", "has 2 lines and no line 900"),
+            (
+                "nothing #999 but see src/a.py:1",
+                "#999 is no call of yours",
+            ),
+            ("#1 and gone/a.py:1", "there is no file"),
             (
                 "src/a.py:99999999999999999999999",
                 "no line 18446744073709551615",
@@ -219,7 +235,10 @@ mod tests {
             (&long, "there is no file"),
         ] {
             let arguments = at(evidence);
-            let seen = witness.seen(&arguments, BTreeSet::from([1])).await.unwrap();
+            let seen = witness
+                .seen(&arguments, BTreeMap::from([(1, true)]))
+                .await
+                .unwrap();
             let asked = ["A".to_owned()];
             let fault = verdict::faults(&arguments, &asked, &seen).unwrap_or_default();
             assert!(fault.contains(why), "{evidence:?}: {fault}");
@@ -234,7 +253,7 @@ mod tests {
         }
         for evidence in ["src/a.py:2", "./src/./a.py:1-2", "/workspace/src/a.py:1"] {
             let seen = witness
-                .seen(&at(evidence), BTreeSet::from([1]))
+                .seen(&at(evidence), BTreeMap::from([(1, true)]))
                 .await
                 .unwrap();
             assert_eq!(
@@ -247,18 +266,25 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_cannot_be_read_is_an_error_and_no_answer() {
         let witness = witness(&[(b"a", Mode::File, "lost")]);
-        assert!(witness.seen(&at("a:1"), BTreeSet::new()).await.is_err());
+        assert!(witness.seen(&at("a:1"), BTreeMap::new()).await.is_err());
     }
 
     #[tokio::test]
     async fn only_a_call_or_commands_that_passed_are_a_look() {
         let mut witness = witness(&[(b"a", Mode::File, "x")]);
-        let blind = witness.seen(&at("a:1"), BTreeSet::new()).await.unwrap();
+        let blind = witness.seen(&at("a:1"), BTreeMap::new()).await.unwrap();
         assert!(!blind.looked());
-        let seen = witness.seen(&at("a:1"), BTreeSet::from([2])).await.unwrap();
+        let seen = witness
+            .seen(&at("a:1"), BTreeMap::from([(2, true), (3, false)]))
+            .await
+            .unwrap();
         assert!(seen.looked() && seen.call(2).is_ok() && seen.call(1).is_err());
+        assert!(matches!(seen.call(3), Err(Lack::Proofless(_))));
+        let failed = BTreeMap::from([(3, false)]);
+        let seen = witness.seen(&at("a:1"), failed).await.unwrap();
+        assert!(!seen.looked());
         witness.accepted = true;
-        let seen = witness.seen(&at("a:1"), BTreeSet::new()).await.unwrap();
+        let seen = witness.seen(&at("a:1"), BTreeMap::new()).await.unwrap();
         assert!(seen.looked());
     }
 }

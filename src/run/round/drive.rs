@@ -24,7 +24,7 @@ use crate::run::work::trees::Standing;
 use crate::run::work::worker::End;
 use crate::sandbox::{Image, ImageSpec};
 use crate::trace::Span;
-use crate::workspace::Conflict;
+use crate::workspace::{Conflict, Globs};
 
 /// How long an image is taken for ready. Asking again says that it is in use, before an hour is over
 /// after which other runs may remove it.
@@ -156,6 +156,20 @@ impl Drive {
         }
     }
 
+    /// A pattern of `protect` without a file is often a slip of the pen, and then guards nothing.
+    fn warn_of_idle_patterns(&self) -> Result<(), Error> {
+        let patterns = &self.shared.plan.protect;
+        let globs = Globs::new(patterns).map_err(|source| Error::Workspace { source })?;
+        let paths = self.shared.base_paths.iter();
+        for idle in globs.idle(paths.map(|path| path.as_bytes())) {
+            let pattern = &patterns[idle];
+            self.shared.warn(format!(
+                "protect: `{pattern}` matches no file of the workspace that agents see"
+            ));
+        }
+        Ok(())
+    }
+
     /// Runs rounds until one needs no other, none remain, or something stops the run.
     pub async fn run(&mut self) -> Result<(), Error> {
         if !self.shared.past.resumed() {
@@ -163,6 +177,7 @@ impl Drive {
             crate::run::work::bounds::warn_of_memory(&self.shared);
             let warnings = self.shared.plan.warnings();
             warnings.into_iter().for_each(|text| self.shared.warn(text));
+            self.warn_of_idle_patterns()?;
         }
         loop {
             self.round += 1;

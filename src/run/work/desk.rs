@@ -19,6 +19,7 @@ use crate::run::board::Notice;
 use crate::run::call::ask;
 use crate::run::call::sent::Sent;
 use crate::run::end::words;
+use crate::run::judge::witness::Calls;
 use crate::run::shared::Shared;
 use crate::run::work::accept::Accept;
 use crate::run::work::bounds;
@@ -58,8 +59,8 @@ pub(in crate::run) struct Now {
     pub owed: BTreeSet<String>,
     /// The ending call was taken: the snapshot is what it spoke of.
     pub handed_in: bool,
-    /// The numbers of journaled results that a verdict may rest on.
-    results: BTreeSet<u32>,
+    /// The numbers of journaled results, and of each whether a verdict may rest on it.
+    results: Calls,
     /// Summaries of its conversation that an earlier process paid for.
     summaries: BTreeMap<u32, Reply>,
     /// Its last own request, as the journal has it.
@@ -90,7 +91,7 @@ impl Desk {
             torn: BTreeSet::new(),
             owed: BTreeSet::new(),
             handed_in: false,
-            results: BTreeSet::new(),
+            results: Calls::new(),
             summaries: BTreeMap::new(),
             sent: Sent::default(),
             turn: 0,
@@ -133,7 +134,7 @@ impl Desk {
     }
 
     /// The agent's own calls that have a result.
-    pub fn calls_seen(&self) -> BTreeSet<u32> {
+    pub fn calls_seen(&self) -> Calls {
         self.now.borrow().results.clone()
     }
 
@@ -245,8 +246,9 @@ impl Desk {
         self.now.send_modify(|now| {
             now.journaled = now.snapshot.clone();
             now.turn = turn.number;
-            let showing = turn.results.iter().filter(|result| result.shows());
-            now.results.extend(showing.map(|result| result.number));
+            let results = turn.results.iter();
+            now.results
+                .extend(results.map(|result| (result.number, result.shows())));
         });
         self.shared
             .board
