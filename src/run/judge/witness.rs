@@ -251,6 +251,11 @@ mod tests {
                 "{evidence:?}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_place_that_is_there_is_evidence_however_it_is_written() {
+        let witness = witness(&[(b"src/a.py", Mode::File, "one\ntwo")]);
         for evidence in ["src/a.py:2", "./src/./a.py:1-2", "/workspace/src/a.py:1"] {
             let seen = witness
                 .seen(&at(evidence), BTreeMap::from([(1, true)]))
