@@ -5,7 +5,7 @@
 //! sixty-four sandboxes at once; a warm sandbox against a cold one; 1 GB of output; starts and scans at
 //! a workspace of 1 GB in 100,000 files, whose layer stays at the engine until it is cleaned; the time
 //! until a resumed run of a thousand subtasks starts its first agent; what a turn of an agent costs in
-//! processor time and memory at 1, 16 and 256 agents.
+//! processor time and memory at 1, 16 and 256 agents, and how memory grows with their turns.
 //! `--only NAME` measures one of them: turns, calls, starts, dag, many, warm, output, large, resume.
 
 #![allow(
@@ -43,6 +43,9 @@ fn main() {
         .unwrap();
     if std::env::args().any(|argument| argument == "--serve") {
         return runtime.block_on(turns::serve());
+    }
+    if let Some(turns) = std::env::args().skip_while(|a| a != "--turns").nth(1) {
+        return runtime.block_on(turns::grow(turns.parse().unwrap()));
     }
     let mut figures = Map::new();
     for name in PARTS {

@@ -1,6 +1,7 @@
 //! What a turn costs beside model and tools: processor time and memory, at 1, 16 and 256 agents at once,
 //! over sandboxes in memory and a model without delay: a server of chat completions in a process of its
-//! own, and for comparison one in this process, without HTTP and JSON between.
+//! own, and for comparison one in this process, without HTTP and JSON between. And the memory of 16 agents
+//! with shorter and longer conversations, which alone differ.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -21,9 +22,16 @@ use crate::{dag, world};
 const TURNS: u32 = 30;
 /// Agents at once.
 const AGENTS: [usize; 3] = [1, 16, 256];
+/// Turns over which memory is compared, and the agents that take them at once.
+const LENGTHS: [u32; 2] = [30, 60];
+const COMPARED: usize = 16;
+/// What the model is called; the number after it is that of its turns.
+const NAME: &str = "bench-";
 
 /// Reads one file again and again, each time other lines of it, then reports.
-struct Reader;
+struct Reader {
+    turns: u32,
+}
 
 impl Model for Reader {
     fn attempt<'a>(
@@ -34,7 +42,7 @@ impl Model for Reader {
         let call = request.key.call;
         Box::pin(async move {
             Ok(match call {
-                ..=TURNS => dag::reply(
+                call if call <= self.turns => dag::reply(
                     "read_file",
                     &json!({"path": "lines.txt", "offset": call, "limit": 20}),
                 ),
@@ -76,10 +84,10 @@ impl Server {
         Self { child, base_url }
     }
 
-    fn model(&self) -> Arc<dyn Model> {
+    fn model(&self, turns: u32) -> Arc<dyn Model> {
         let provider = Provider::openai(Some(self.base_url.clone()), None);
         let providers = BTreeMap::from([("openai".to_owned(), provider)]);
-        model::open("openai/bench", &providers).unwrap()
+        model::open(&format!("openai/{NAME}{turns}"), &providers).unwrap()
     }
 }
 
@@ -102,18 +110,17 @@ pub async fn serve() {
     axum::serve(listener, router).await.unwrap();
 }
 
-/// As `Reader`, streamed in three events; how far the agent is, the results in its request tell.
+/// As `Reader`, streamed in three events; how far the agent is, the results in its request tell, and how
+/// far it goes the model's name.
 async fn answer(body: String) -> impl IntoResponse {
+    let turns = turns_of(&body);
     let done = body.matches("\"role\":\"tool\"").count() as u32;
-    let (name, arguments) = match done {
-        ..TURNS => (
-            "read_file",
-            json!({"path": "lines.txt", "offset": done + 1, "limit": 20}),
-        ),
-        _ => (
-            "submit_report",
-            json!({"status": "done", "summary": "read it"}),
-        ),
+    let (name, arguments) = if done < turns {
+        let lines = json!({"path": "lines.txt", "offset": done + 1, "limit": 20});
+        ("read_file", lines)
+    } else {
+        let report = json!({"status": "done", "summary": "read it"});
+        ("submit_report", report)
     };
     let call = json!({"index": 0, "id": format!("call_{done}"), "type": "function",
         "function": {"name": name, "arguments": arguments.to_string()}});
@@ -127,18 +134,24 @@ async fn answer(body: String) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/event-stream")], text)
 }
 
+fn turns_of(body: &str) -> u32 {
+    let (_, name) = body.split_once(NAME).unwrap();
+    let digits = name.split(|c: char| !c.is_ascii_digit()).next();
+    digits.unwrap().parse().unwrap()
+}
+
 pub async fn measure() -> Value {
     let server = Server::start();
     // A first run is not counted: what is made once is made in it.
-    whole(1, server.model()).await;
+    whole(1, server.model(TURNS)).await;
     let mut figures = serde_json::Map::new();
     for agents in AGENTS {
         let turns = agents as f64 * f64::from(TURNS + 1);
         let (peak, cpu) = (world::peak_kib(), world::cpu_ms());
-        whole(agents, server.model()).await;
+        whole(agents, server.model(TURNS)).await;
         let grown = world::peak_kib().saturating_sub(peak) as f64;
         let wire = world::cpu_ms();
-        whole(agents, Arc::new(Reader)).await;
+        whole(agents, Arc::new(Reader { turns: TURNS })).await;
         let bare = world::cpu_ms();
         figures.insert(
             format!("agents_{agents}"),
@@ -149,7 +162,34 @@ pub async fn measure() -> Value {
             }),
         );
     }
+    for turns in LENGTHS {
+        let key = format!("agents_{COMPARED}_with_{turns}_turns");
+        let peak = json!({"peak_kib_an_agent": apart(turns)});
+        figures.insert(key, peak);
+    }
     Value::Object(figures)
+}
+
+/// Memory of an agent with so many turns, in KiB, from a process of its own: a peak never falls again.
+fn apart(turns: u32) -> Value {
+    let program = std::env::current_exe().unwrap();
+    let done = Command::new(program)
+        .args(["--turns", &turns.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{turns} turns: {}", done.status);
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+/// Prints what `apart` reads.
+pub async fn grow(turns: u32) {
+    let server = Server::start();
+    whole(1, server.model(1)).await;
+    let peak = world::peak_kib();
+    whole(COMPARED, server.model(turns)).await;
+    let grown = world::peak_kib().saturating_sub(peak) as f64;
+    println!("{}", world::rounded(grown / COMPARED as f64));
 }
 
 /// One run of so many agents at once, unverified.
@@ -163,7 +203,7 @@ async fn whole(agents: usize, model: Arc<dyn Model>) {
     std::fs::write(workspace.join("lines.txt"), lines).unwrap();
     let mut text = format!(
         "version: 1\nname: bench\ntask: Do it\nmodel: openai/bench\nsandbox: {{image: wharf/base}}\n\
-         run: {{parallel: {agents}, subtasks: 2000, tokens: 2000000000}}\nsubtasks:\n"
+         agent: {{turns: 100, tool_calls: 200}}\nrun: {{parallel: {agents}, subtasks: 2000, tokens: 2000000000}}\nsubtasks:\n"
     );
     for n in 0..agents {
         text.push_str(&format!(
