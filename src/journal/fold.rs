@@ -385,10 +385,8 @@ impl State {
     /// Tokens and money of the whole run, attempts without an answer included, and its answered calls.
     pub fn totals(&self) -> (Usage, Option<f64>, u64) {
         let mut total = Spent::default();
-        self.agents
-            .values()
-            .for_each(|agent| total.join(agent.spent));
-        let calls = self.agents.values().map(|agent| agent.calls).sum();
+        self.agents.values().for_each(|a| total.join(a.spent));
+        let calls = self.agents.values().map(|a| a.calls).sum();
         (total.usage, total.cost_usd, calls)
     }
 

@@ -10,6 +10,7 @@ pub(in crate::run) mod additions;
 pub(in crate::run) mod collected;
 mod evidence;
 pub(in crate::run) mod outcome;
+mod place;
 mod programs;
 pub(in crate::run) mod status;
 pub(in crate::run) mod suspects;

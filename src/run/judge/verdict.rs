@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::run::end::summary::{Criterion, Verdict, VerdictStatus};
 use crate::run::end::words::few;
 use crate::run::judge::outcome::Outcome;
+use crate::run::judge::place::{is_bare, place};
 
 /// A verifier's verdict after the check, before acceptance commands and protected paths are counted in.
 #[derive(Clone, Debug)]
@@ -201,43 +202,6 @@ fn words(evidence: &str) -> impl Iterator<Item = &str> {
         .map(move |word| word.trim_end_matches(['.', ':']).trim_matches(quote))
 }
 
-/// A place that evidence names: both ends of a range, or the one line twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place<'a> {
-    path: &'a str,
-    first: u64,
-    last: u64,
-}
-
-/// `path:line`, `path:line-line` or, as compilers write it, `path:line:column`; a number that none can hold
-/// is the largest. None for an address, which begins with a scheme.
-fn place(word: &str) -> Option<Place<'_>> {
-    let number = |text: &str| {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        digits.then(|| text.parse().unwrap_or(u64::MAX))
-    };
-    let (path, lines) = word.rsplit_once(':').filter(|_| !word.contains("://"))?;
-    let (first, last) = match lines.split_once(['-', '–']) {
-        Some((first, last)) => (number(first)?, Some(number(last)?)),
-        None => (number(lines)?, None),
-    };
-    match path
-        .rsplit_once(':')
-        .map(|(path, line)| (path, number(line)))
-    {
-        Some((path, Some(line))) if last.is_none() => Some(Place {
-            path,
-            first: line,
-            last: line,
-        }),
-        _ => Some(Place {
-            path,
-            first,
-            last: last.unwrap_or(first),
-        }),
-    }
-}
-
 /// Why a pass does not stand.
 struct Unfounded {
     /// Empty where nothing is named.
@@ -275,16 +239,6 @@ fn supported(given: &Value, evidence: &dyn Evidence) -> Result<(), Unfounded> {
         why: few(&once, 3, "; "),
         beside: stands,
     })
-}
-
-/// True for `localhost:8080`, `12:30` or `exit:0`: without a folder and an ending it may be no path at all.
-fn is_bare(word: &str) -> bool {
-    let Some(Place { path, .. }) = place(word) else {
-        return false;
-    };
-    let ending = path.rsplit_once('.').map(|(_, ending)| ending);
-    let named = ending.is_some_and(|ending| !ending.bytes().all(|byte| byte.is_ascii_digit()));
-    !path.contains('/') && !named
 }
 
 /// None for a word that names nothing.
@@ -488,26 +442,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nothing_can_hold_are_places_all_the_same() {
+    fn a_number_that_nothing_can_hold_is_no_call() {
         let huge = "99999999999999999999999";
-        let at = |path, first, last| Some(Place { path, first, last });
-        assert_eq!(place(&format!("a:{huge}")), at("a", u64::MAX, u64::MAX));
-        assert_eq!(place(&format!("a:1-{huge}")), at("a", 1, u64::MAX));
-        assert_eq!(place(":1"), at("", 1, 1));
-        assert_eq!(place("a:7:3"), at("a", 7, 7));
-        for none in [
-            "a:-1",
-            "a:",
-            "a",
-            "a:1x",
-            "a:+1",
-            "a: 1",
-            "a:1-",
-            "a:1-x",
-            "http://a:1",
-        ] {
-            assert_eq!(place(none), None, "{none}");
-        }
         let given = json!({"verdict": "pass", "criteria":
             [{"criterion": "A", "status": "pass", "evidence": format!("#{huge}")}]});
         let fault = faults(&given, &["A".to_owned()], &Calls).unwrap();
