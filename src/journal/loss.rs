@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What one side of a conflict had changed and the resolution does not hold.
+/// What one side of a conflict had changed, or both had left alone, and the resolution does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// For display.
     pub path: String,
     pub side: Side,
     pub what: Loss,
-    /// The lines that the side had added, for display.
+    /// The lines that the side had added, or that both had left alone, for display.
     #[serde(default)]
     pub lines: Vec<String>,
 }
@@ -19,6 +19,8 @@ pub struct Dropped {
 pub enum Side {
     Ours,
     Theirs,
+    /// What no side had touched.
+    Both,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Which lines of two sides a resolution does not hold any more, and which markers it still does: pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -12,6 +12,8 @@ use super::resolve::{Dropped, Loss, Side};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     pub path: Vec<u8>,
+    /// It is one of the files in conflict, and not only written beside them.
+    pub in_conflict: bool,
     pub base: Option<Bytes>,
     pub ours: Option<Bytes>,
     pub theirs: Option<Bytes>,
@@ -64,6 +66,7 @@ impl Count {
         match side {
             Side::Ours => self.ours,
             Side::Theirs => self.theirs,
+            Side::Both => self.ours.min(self.theirs),
         }
     }
 }
@@ -94,39 +97,7 @@ fn kind(line: &[u8]) -> Option<Marker> {
     }
 }
 
-/// Lines that both sides left as they were and no place of the result holds, of files that stand:
-/// `PATH: LINE`, for display.
-pub(super) fn common(places: &[Place]) -> Vec<String> {
-    let counted: Vec<_> = places.iter().map(|place| counts(place, trimmed)).collect();
-    let mut held = HashMap::new();
-    for (line, count) in counted.iter().flatten() {
-        *held.entry(*line).or_insert(0) += count.result;
-    }
-    let mut gone = Vec::new();
-    for (place, counts) in places.iter().zip(&counted) {
-        let text = [&place.base, &place.ours, &place.theirs, &place.result];
-        if text
-            .iter()
-            .any(|version| version.as_ref().is_none_or(|text| is_binary(text)))
-        {
-            continue;
-        }
-        let base = place.base.as_deref().unwrap_or_default();
-        for line in base.split(|byte| *byte == b'\n').map(trimmed) {
-            let kept = counts.get(line).is_some_and(|count| {
-                count.base > 0 && count.ours >= count.base && count.theirs >= count.base
-            });
-            if kept && !line.is_empty() && held.get(line) == Some(&0) {
-                let line = path::display(line);
-                gone.push(format!("{}: {line}", path::display(&place.path)));
-            }
-        }
-    }
-    gone.dedup();
-    gone
-}
-
-/// What either side changed and no place of the result holds.
+/// What either side changed, and what both left alone, that no place of the result holds.
 pub(super) fn dropped(places: &[Place]) -> Vec<Dropped> {
     let counted: Vec<_> = places.iter().map(|place| counts(place, trimmed)).collect();
     let (mut wanted, mut held) = (HashMap::new(), HashMap::new());
@@ -138,8 +109,20 @@ pub(super) fn dropped(places: &[Place]) -> Vec<Dropped> {
         let of = |all: &HashMap<&[u8], i64>| all.get(line).copied().unwrap_or(0);
         !line.is_empty() && of(&held) < of(&wanted)
     };
+    let stands = |line: &[u8]| {
+        let mut all = counted.iter().filter_map(|counts| counts.get(line));
+        all.any(|count| count.result > 0)
+    };
     let mut dropped = Vec::new();
     for (place, counts) in places.iter().zip(&counted) {
+        let common = common(place, counts, &stands);
+        if !common.is_empty() {
+            dropped.push(Dropped {
+                path: path::display(&place.path),
+                side: Side::Both,
+                loss: Loss::Lines(common),
+            });
+        }
         for (side, version) in [(Side::Ours, &place.ours), (Side::Theirs, &place.theirs)] {
             if let Some(loss) = loss(place, places, (side, version), counts, &is_gone) {
                 dropped.push(Dropped {
@@ -151,6 +134,33 @@ pub(super) fn dropped(places: &[Place]) -> Vec<Dropped> {
         }
     }
     dropped
+}
+
+/// Lines that both sides left as they were and that stand nowhere any more, for display. Of a file that was
+/// removed beside the conflict there are none: it is named as that.
+fn common(
+    place: &Place,
+    counts: &HashMap<&[u8], Count>,
+    stands: &dyn Fn(&[u8]) -> bool,
+) -> Vec<String> {
+    let base = match [&place.base, &place.ours, &place.theirs] {
+        [Some(base), Some(_), Some(_)]
+            if !is_binary(base) && (place.in_conflict || place.result.is_some()) =>
+        {
+            base
+        }
+        _ => return Vec::new(),
+    };
+    let mut seen = HashSet::new();
+    base.split(|&byte| byte == b'\n')
+        .map(trimmed)
+        .filter(|line| !line.is_empty() && seen.insert(*line) && !stands(line))
+        .filter(|line| {
+            let count = counts.get(line).copied().unwrap_or_default();
+            count.ours >= count.base && count.theirs >= count.base
+        })
+        .map(path::display)
+        .collect()
 }
 
 /// What is gone of one side's version of one place.
@@ -173,7 +183,7 @@ fn loss(
     if is_binary(version) {
         return Some(Loss::Version);
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let lines: Vec<String> = version
         .split(|&byte| byte == b'\n')
         .map(trimmed)
@@ -227,6 +237,7 @@ mod tests {
         let [base, ours, theirs, start, result] = versions.map(bytes);
         Place {
             path: path.into(),
+            in_conflict: false,
             base,
             ours,
             theirs,
@@ -251,16 +262,36 @@ mod tests {
         let (base, ours, theirs) = ("a\nb\nc\n\n", "a\nours\nc\n\n", "a\ntheirs\nc\n\n");
         let of = |result: Option<&str>, more: &[Place]| {
             let versions = [Some(base), Some(ours), Some(theirs), None, result];
-            let mut places = vec![place("f", versions)];
+            let mut places = vec![Place {
+                in_conflict: true,
+                ..place("f", versions)
+            }];
             places.extend(more.iter().cloned());
-            common(&places)
+            let dropped = dropped(&places).into_iter();
+            let both = dropped.filter(|dropped| dropped.side == Side::Both);
+            both.map(|dropped| dropped.loss).collect::<Vec<_>>()
         };
-        assert_eq!(of(Some("ours\ntheirs\n"), &[]), ["f: a", "f: c"]);
-        assert_eq!(of(Some("a\nours\ntheirs\n c\n"), &[]), [""; 0]);
-        // It moved; and a file that is gone as a whole is named as that.
+        assert_eq!(of(Some("ours\ntheirs\n"), &[]), [lines(&["a", "c"])]);
+        assert_eq!(of(None, &[]), [lines(&["a", "c"])]);
+        assert_eq!(of(Some("a\nours\ntheirs\n c\n"), &[]), []);
         let moved = place("g", [None, None, None, None, Some("a\nc\n")]);
-        assert_eq!(of(Some("ours\n"), &[moved]), [""; 0]);
-        assert_eq!(of(None, &[]), [""; 0]);
+        assert_eq!(of(Some("ours\n"), &[moved]), []);
+        // One side wanted it gone.
+        let one = place(
+            "f",
+            [
+                Some("a\nb\n"),
+                Some("b\n"),
+                Some("a\nB\n"),
+                None,
+                Some("B\n"),
+            ],
+        );
+        assert!(
+            dropped(&[one])
+                .iter()
+                .all(|dropped| dropped.side != Side::Both)
+        );
     }
 
     #[test]

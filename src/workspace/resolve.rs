@@ -19,12 +19,11 @@ pub struct Resolution {
     pub dropped: Vec<Dropped>,
     /// Paths changed beyond those in conflict, for display.
     pub beyond: Vec<String>,
-    /// What is gone although both sides had it, for display: a path, or `PATH: LINE`; without what the
-    /// merge itself had set aside.
+    /// Those of them that are gone, but for what the merge itself had set aside.
     pub removed: Vec<String>,
 }
 
-/// What one side had changed and the resolution does not hold.
+/// What one side had changed, or both had left alone, and the resolution does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// The path, for display.
@@ -35,7 +34,7 @@ pub struct Dropped {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Lines that the side had added, for display.
+    /// Lines that the side had added, or that both had left alone, for display.
     Lines(Vec<String>),
     /// The side's version as a whole: a binary file, or a file that it only shortened.
     Version,
@@ -47,6 +46,7 @@ pub enum Loss {
 pub enum Side {
     Ours,
     Theirs,
+    Both,
 }
 
 /// The changes from one commit to the resolution, by path.
@@ -78,12 +78,10 @@ impl Store {
                 .map(shown)
                 .collect(),
             dropped: losses::dropped(&places),
-            removed: places
-                .iter()
-                .filter(|place| is_beyond(place) || place.ours.is_some() && place.theirs.is_some())
+            removed: beyond
+                .clone()
                 .filter(|place| place.result.is_none() && !is_aside(&place.path, conflict))
                 .map(shown)
-                .chain(losses::common(&places))
                 .collect(),
             beyond: beyond.map(shown).collect(),
         })
@@ -105,6 +103,7 @@ impl Store {
             };
             gathered.places.push(Place {
                 path: file.path.clone(),
+                in_conflict: true,
                 base: file.base.clone(),
                 ours: file.ours.clone(),
                 theirs: file.theirs.clone(),

@@ -278,13 +278,48 @@ async fn what_a_merger_removes_beyond_its_conflict_is_warned_of() {
     assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
     let found = &ran.summary.conflicts[0];
     assert_eq!(found.removed, ["b.txt"]);
-    let warning = format!("{} removed what no side had removed: b.txt", found.id);
+    let warning = format!("{} removed what was in no conflict: b.txt", found.id);
     let warnings = ran.summary.warnings.join("\n");
     assert!(warnings.contains(&warning), "{warnings}");
     for file in ["report.md", "result.json"] {
         let text = std::fs::read_to_string(world.state.join("runs/run").join(file)).unwrap();
         assert!(text.contains(&warning), "{file}: {text}");
     }
+}
+
+/// Lines that both sides had left alone are asked about like a side's own, shown to the verifier, warned of.
+#[tokio::test]
+async fn what_no_side_had_touched_does_not_go_unseen() {
+    let world = World::new(&[("list.txt", LINES)]);
+    let few = "left five\nright five\nsix\n";
+    let ran = conflict(&world, |ask| match ask.ordinal {
+        0 => write("list.txt", few),
+        1 => Answer::call("bash", json!({"command": "true"})),
+        2 => report("done", "kept both"),
+        3 => {
+            let last = ask.last();
+            assert!(last.contains("list.txt: one  (both sides)"), "{last}");
+            assert!(!last.contains("six"), "{last}");
+            said(&["the list shall be short"])
+        }
+        _ => panic!("asked again: {}", ask.last()),
+    })
+    .await;
+    assert_eq!(ran.summary.status, Status::Passed, "{}", ran.summary.reason);
+    let found = &ran.summary.conflicts[0];
+    let [dropped] = found.dropped.as_slice() else {
+        panic!("{:?}", found.dropped);
+    };
+    assert_eq!(dropped.side, wharf::journal::Side::Both);
+    assert_eq!(dropped.lines.first().map(String::as_str), Some("one"));
+    let told = told_verifier(&ran);
+    assert!(told.contains("list.txt: one  (both sides)"), "{told}");
+    let warning = format!(
+        "{} dropped what no side had touched: list.txt: one",
+        found.id
+    );
+    let warnings = ran.summary.warnings.join("\n");
+    assert!(warnings.contains(&warning), "{warnings}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::id::SubtaskId;
 use crate::journal::{
-    Agent, AgentKind, AgentState, Lost, Progress, RunStarted, State, Subtask, SubtaskState,
+    Agent, AgentKind, AgentState, Lost, Progress, RunStarted, Side, State, Subtask, SubtaskState,
     SubtaskStatus,
 };
 use crate::run::end::patch::Root;
@@ -268,9 +268,15 @@ fn unasked(conflict: &crate::journal::Conflict) -> Vec<String> {
         .filter(|path| !conflict.removed.contains(path))
         .cloned()
         .collect();
+    let both = conflict.dropped.iter();
+    let both: Vec<String> = both
+        .filter(|dropped| dropped.side == Side::Both)
+        .flat_map(words::dropped)
+        .collect();
     [
-        ("removed what no side had removed", &conflict.removed),
+        ("removed what was in no conflict", &conflict.removed),
         ("changed what was in no conflict", &others),
+        ("dropped what no side had touched", &both),
     ]
     .into_iter()
     .filter(|(_, what)| conflict.resolved.is_some() && !what.is_empty())

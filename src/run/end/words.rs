@@ -34,17 +34,18 @@ pub(in crate::run) fn report(report: &Value) -> String {
 /// What a resolution dropped, a line each.
 pub(in crate::run) fn dropped(dropped: &Dropped) -> Vec<String> {
     let side = match dropped.side {
-        Side::Ours => "ours",
-        Side::Theirs => "theirs",
+        Side::Ours => "side ours",
+        Side::Theirs => "side theirs",
+        Side::Both => "both sides",
     };
     let path = &dropped.path;
     match dropped.what {
-        Loss::Version => vec![format!("{path}: the whole version of side {side}")],
-        Loss::Deletion => vec![format!("{path}: its removal by side {side}")],
+        Loss::Version => vec![format!("{path}: the whole version of {side}")],
+        Loss::Deletion => vec![format!("{path}: its removal by {side}")],
         Loss::Lines => {
             let lines = dropped.lines.iter();
             lines
-                .map(|line| format!("{path}: {line}  (side {side})"))
+                .map(|line| format!("{path}: {line}  ({side})"))
                 .collect()
         }
     }

@@ -83,7 +83,7 @@ fn question(unsaid: &[journal::Dropped]) -> String {
         lines.push(format!("… and {more} more"));
     }
     format!(
-        "this, made by one of the sides, is gone from the resolution. Put it back; or, where that is meant, \
+        "this, made by one of the sides or left alone by both, is gone from the resolution. Put it back; or, where that is meant, \
          name it in `findings` with the reason and submit again.\n{}",
         lines.join("\n")
     )
@@ -123,6 +123,7 @@ fn recorded(dropped: &workspace::Dropped) -> journal::Dropped {
         side: match dropped.side {
             Side::Ours => journal::Side::Ours,
             Side::Theirs => journal::Side::Theirs,
+            Side::Both => journal::Side::Both,
         },
         what,
         lines,
