@@ -164,7 +164,7 @@ impl State {
                 model,
                 start,
             } => {
-                let state = self.agents.entry(agent.clone()).or_default();
+                let state = self.agent(agent);
                 state.kind = Some(*kind);
                 state.model.clone_from(model);
                 state.start = Some(start.clone());
@@ -174,10 +174,10 @@ impl State {
                 state.left_out.clear();
             }
             Event::AgentResumed { agent, .. } => {
-                self.agents.entry(agent.clone()).or_default().ended = None;
+                self.agent(agent).ended = None;
             }
             Event::AgentEnded { agent, end } => {
-                self.agents.entry(agent.clone()).or_default().end(end);
+                self.agent(agent).end(end);
             }
             other => self.take_turn(other),
         }
@@ -190,7 +190,7 @@ impl State {
                 reserved_tokens,
                 ..
             } => {
-                self.agents.entry(agent.clone()).or_default().in_flight = *reserved_tokens;
+                self.agent(agent).in_flight = *reserved_tokens;
             }
             Event::ModelFailed {
                 agent,
@@ -198,10 +198,7 @@ impl State {
                 cost_usd,
                 ..
             } => {
-                self.agents
-                    .entry(agent.clone())
-                    .or_default()
-                    .failed(*usage, *cost_usd);
+                self.agent(agent).failed(*usage, *cost_usd);
             }
             Event::ModelAnswered {
                 agent,
@@ -209,10 +206,7 @@ impl State {
                 cost_usd,
                 ..
             } => {
-                self.agents
-                    .entry(agent.clone())
-                    .or_default()
-                    .answered(*usage, *cost_usd);
+                self.agent(agent).answered(*usage, *cost_usd);
             }
             Event::TurnDone {
                 agent,
@@ -221,7 +215,7 @@ impl State {
                 snapshot,
                 left_out,
             } => {
-                let state = self.agents.entry(agent.clone()).or_default();
+                let state = self.agent(agent);
                 state.turns = *turn;
                 state.tool_calls += results.len() as u32;
                 if snapshot.is_some() {
@@ -230,11 +224,7 @@ impl State {
                 state.left_out.clone_from(left_out);
             }
             Event::Egress { agent, step, .. } => {
-                self.agents
-                    .entry(agent.clone())
-                    .or_default()
-                    .egress
-                    .take(step);
+                self.agent(agent).egress.take(step);
             }
             other => self.take_end(other),
         }
@@ -380,6 +370,11 @@ impl State {
         };
         let whole = to.duration_since(*from) - self.idle;
         whole.as_secs_f64().max(0.0)
+    }
+
+    /// What is known of an agent, from its first sign of life on.
+    fn agent(&mut self, agent: &Agent) -> &mut AgentState {
+        self.agents.entry(agent.clone()).or_default()
     }
 
     /// Tokens and money of the whole run, attempts without an answer included, and its answered calls.
