@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wharf::journal::{self, Event, Line};
-use wharf::run::{self, Found, Raised, Summary};
+use wharf::run::{self, Found, Raised, Status, Summary};
 use wharf::workspace::Git;
 use wharf::{id, plan};
 
@@ -34,6 +34,14 @@ pub struct Again {
     pub notices: Vec<run::Notice>,
     /// Its state directory, held.
     pub state: tempfile::TempDir,
+}
+
+impl Again {
+    /// It came to this end; the reason is said where it did not.
+    #[track_caller]
+    pub fn ends(&self, status: Status) {
+        assert_eq!(self.summary.status, status, "{}", self.summary.reason);
+    }
 }
 
 impl Recorded {

@@ -72,12 +72,7 @@ async fn an_agent_in_the_middle_goes_on_with_its_words_and_files_and_is_told_wha
         .resume(state, Raised::default(), diligent)
         .await
         .unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Passed,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Passed);
     assert_eq!(again.patch, whole.patch);
     assert_eq!(starts(&again), 1, "it did not begin again");
     let messages = again.requests[0]["messages"].as_array().unwrap().clone();
@@ -193,12 +188,7 @@ async fn what_was_in_flight_counts_as_spent() {
         .resume(whole.killed(until(&whole, cut)), tight, diligent)
         .await
         .unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Limited,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Limited);
     assert_eq!(again.requests.len(), 0);
 }
 
@@ -230,12 +220,7 @@ async fn a_limited_run_goes_on_only_when_its_limit_is_raised() {
         .resume(whole.killed(&whole.journal), raised, dear)
         .await
         .unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Passed,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Passed);
     assert_eq!(
         again.summary.usage.calls as usize,
         whole.requests + again.requests.len()
@@ -289,12 +274,7 @@ async fn failed_subtasks_are_worked_again_when_that_is_asked_for_and_others_are_
         ..Raised::default()
     };
     let again = end(retry).await;
-    assert_eq!(
-        again.summary.status,
-        Status::Passed,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Passed);
     let asked = |id: &str| {
         let brief = format!("BRIEF {id}.");
         let asks = |r: &&serde_json::Value| {
@@ -369,12 +349,7 @@ async fn a_cancelled_run_goes_on_and_its_subtasks_with_it() {
         .resume(whole.killed(&whole.journal), Raised::default(), diligent)
         .await
         .unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Passed,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Passed);
     for subtask in &again.summary.subtasks {
         assert_eq!(subtask.status, SubtaskStatus::Done, "{subtask:?}");
     }
@@ -397,12 +372,7 @@ async fn what_changed_since_the_run_began_is_said() {
         )
         .await
         .unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Passed,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Passed);
     let said = again.summary.warnings.join("\n");
     assert!(said.contains("changed since the run began"), "{said}");
     assert!(said.contains("openai/fake is asked at"), "{said}");
@@ -528,12 +498,7 @@ async fn an_output_that_is_gone_makes_its_agent_begin_again_and_is_said() {
     let state = whole.killed(until(&whole, cut));
     std::fs::remove_dir_all(run_dir(state.path()).join("calls")).unwrap();
     let again = whole.resume(state, Raised::default(), large).await.unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Passed,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Passed);
     assert_eq!((starts(&again), &again.patch), (2, &whole.patch));
     let said = again.summary.warnings.join("\n");
     assert!(said.contains("begins again"), "{said}");
@@ -616,12 +581,7 @@ async fn a_call_that_could_reach_the_network_is_unknown_and_any_other_is_named_a
             .resume(state, Raised::default(), diligent)
             .await
             .unwrap();
-        assert_eq!(
-            again.summary.status,
-            Status::Passed,
-            "{}",
-            again.summary.reason
-        );
+        again.ends(Status::Passed);
         let patch = String::from_utf8(again.patch.clone().unwrap()).unwrap();
         assert_eq!(patch.contains("+more"), again_made, "{network}: {patch}");
         let sent = again.requests[0]["messages"].to_string();
@@ -728,12 +688,7 @@ async fn ids_that_a_server_repeats_stay_apart_over_a_resume() {
             )
             .await
             .unwrap();
-        assert_eq!(
-            again.summary.status,
-            Status::Passed,
-            "{}",
-            again.summary.reason
-        );
+        again.ends(Status::Passed);
         let last = again.requests.iter().find(|body| {
             body["messages"].as_array().unwrap().len() >= 8
                 && body["tools"].to_string().contains("submit_report")

@@ -514,12 +514,7 @@ async fn a_resumed_run_keeps_what_was_spent_without_an_answer() {
         .resume(whole.killed(&whole.journal), Raised::default(), answer)
         .await
         .unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Limited,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Limited);
     assert_eq!(again.requests.len(), 0);
     adds_up(&again.summary, &again.lines);
     assert_eq!(again.summary.usage.output_tokens, 30_000);
@@ -532,12 +527,7 @@ async fn a_resumed_run_keeps_what_was_spent_without_an_answer() {
         .resume(whole.killed(&whole.journal), more, answer)
         .await
         .unwrap();
-    assert_eq!(
-        again.summary.status,
-        Status::Passed,
-        "{}",
-        again.summary.reason
-    );
+    again.ends(Status::Passed);
     assert_eq!(again.summary.usage.output_tokens, 30_000 + 3 * 50);
     adds_up(&again.summary, &again.lines);
 }
