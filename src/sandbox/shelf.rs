@@ -247,7 +247,7 @@ mod tests {
                 "base",
                 &["localhost/wharf/base:y", "localhost/app:1"],
             ),
-            image("far", "", 100, "baked", &["ghcr.io/wharf/baked:x"]),
+            image("far", "", 100, "baked", &["far.example/wharf/baked:x"]),
         ];
         let used = HashSet::from(["layer".to_owned()]);
         let rows = rows(&list, &used);

@@ -36,7 +36,7 @@ pub(in crate::run) async fn of(
     let commands = shared.plan.acceptance.commands.iter();
     let commands: Vec<&str> = commands.map(|command| command.run.as_str()).collect();
     let mut table = Table::new(&commands)?;
-    table.spare(&shared.base_paths);
+    table.over(&shared.base_paths);
     let (mut found, mut read) = (Vec::new(), 0);
     for difference in differences {
         let path = &difference.path;
@@ -131,8 +131,9 @@ struct Table {
     /// Programs that acceptance commands start, and paths that they name.
     programs: BTreeSet<String>,
     named: BTreeSet<String>,
-    /// Files of Python that the base has beside its tests, in lower case: their modules, and their paths.
+    /// Modules of Python that the base has beside its tests, in lower case.
     own: BTreeSet<String>,
+    /// All of the base's files of Python, in lower case.
     there: BTreeSet<String>,
 }
 
@@ -231,9 +232,9 @@ impl Table {
             .extend(named.filter(|word| word.contains(['/', '.'])));
     }
 
-    /// Leaves out modules that the base has itself: a command that starts one means it, and a file in it
-    /// stands before no other.
-    fn spare(&mut self, base: &BTreeSet<String>) {
+    /// Takes in what the base has itself: its modules, which a command that starts one of them means, so
+    /// that a file in it stands before no other.
+    fn over(&mut self, base: &BTreeSet<String>) {
         for path in base.iter().filter(|path| path.ends_with(".py")) {
             let path = path.to_lowercase();
             if self.file(path.as_bytes()) != Some("test") {
@@ -505,7 +506,7 @@ mod tests {
     /// What a path is, under one command and over these files of the base.
     fn like(command: &str, base: &[&str], path: &str) -> Option<&'static str> {
         let mut table = Table::new(&[command]).unwrap();
-        table.spare(&base.iter().map(|&path| path.to_owned()).collect());
+        table.over(&base.iter().map(|&path| path.to_owned()).collect());
         table.kind(path.as_bytes())
     }
 
