@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
@@ -191,7 +192,7 @@ pub fn unopened(file: Option<&PlanFile>, error: ops::Error) -> Fault {
     }
 }
 
-/// The text of a regular file of a sane size.
+/// The text of a file of a sane size.
 fn text_of(path: &Path) -> Result<String, String> {
     let text = plan::text(&path.display().to_string(), bytes_of(path)?);
     text.map_err(|error| {
@@ -206,14 +207,19 @@ fn text_of(path: &Path) -> Result<String, String> {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
-    let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let meta = file.metadata().map_err(|error| error.to_string())?;
     if meta.is_dir() {
         return Err("it is a directory".to_owned());
     }
-    if meta.len() > LIMIT {
-        return Err(format!("it is larger than {} MiB", LIMIT >> 20));
+    // What comes from a device or a pipe has no size before it is read.
+    let mut bytes = Vec::new();
+    let read = file.take(LIMIT + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    match bytes.len() as u64 > LIMIT {
+        true => Err(format!("it is larger than {} MiB", LIMIT >> 20)),
+        false => Ok(bytes),
     }
-    std::fs::read(path).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -232,5 +238,7 @@ mod tests {
         assert_eq!(names, ["roles/a.md", "roles/b.md"]);
         assert_eq!(load(dir.path(), "roles/x.txt").unwrap(), "roles/x.txt");
         assert_eq!(load(dir.path(), "roles").unwrap_err(), "it is a directory");
+        let endless = load(dir.path(), "/dev/zero").unwrap_err();
+        assert_eq!(endless, "it is larger than 1 MiB");
     }
 }
